@@ -8,9 +8,8 @@ A query has one key for its words, and one for its letters and for each deletion
 
 Whether two queries share a key depends on these two only: no third query, later day or threshold changes it. Keys are
 looked up, not compared pairwise, so cost grows linearly with queries. Deletion neighborhoods are those of Bocek, Hunt
-and
-Stiller (2007), "Fast Similarity Search in Large Dictionaries". A key is 63 bits of an MD5, which is the same in every
-version of DuckDB, so keys can be stored.
+and Stiller (2007), "Fast Similarity Search in Large Dictionaries". A key is 63 bits of an MD5, which is the same in
+every version of DuckDB, so keys can be stored.
 """
 
 import duckdb
@@ -55,16 +54,17 @@ _KEYS = f"""
 
 
 def near_keys(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relation:
-    """The keys of queries, as rows of n and key.
+    """Compute the near-duplicate keys of queries, as a relation with the columns n and key.
+
+    A query without letters and digits has no key. Keys of different tenants never match.
 
     Args:
-        connection: has `queries`.
-        queries: n (the caller's number), tenant, text. A query without letters and digits has no key; keys of different
-            tenants never match.
+        connection: DuckDB connection that holds `queries`.
+        queries: relation with the columns n (a number chosen by the caller), tenant and text.
     """
     query_texts = connection.sql(f"SELECT n, tenant, text FROM {queries} ORDER BY n").to_arrow_table()
-    plain = pc.utf8_lower(pc.utf8_normalize(query_texts["text"], form="NFKC"))
-    texts = _register(connection, query_texts.set_column(2, "text", spaced_column(plain)))
+    normalized = pc.utf8_lower(pc.utf8_normalize(query_texts["text"], form="NFKC"))
+    texts = _register(connection, query_texts.set_column(2, "text", spaced_column(normalized)))
     words = materialize(connection, _WORDS, texts=texts)
     stems = _register(connection, _stems(connection, words))
     keys = materialize(connection, _KEYS, texts=texts, words=words, stems=stems)
@@ -84,6 +84,7 @@ def _stems(connection: duckdb.DuckDBPyConnection, words: Relation) -> pa.Table:
 
 
 def _register(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> Relation:
+    """Register an Arrow table under a unique name."""
     relation = Relation()
     connection.register(relation.name, rows)
     return relation

@@ -1,4 +1,4 @@
-"""Intermediate results in DuckDB that one function makes and hands to the next, each under a name of its own."""
+"""Intermediate results in DuckDB: temp tables and views with unique names, which functions pass to each other."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ import duckdb
 
 from darklode.pipeline.base.artifacts import Tables
 
-_NUMBERS = count()
+_NUMBERS = count()  # one counter per process, so that no two relations of a connection share a name
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Rows of a connection; in SQL it stands for its name.
+    """A temp table or view of a DuckDB connection; formats as its name, for use in SQL strings.
 
     Attributes:
-        name: nobody's but this relation's.
+        name: name in SQL, unique within the process.
     """
 
     name: str = field(default_factory=lambda: f"relation_{next(_NUMBERS)}")
@@ -32,27 +32,28 @@ def materialize(
     /,
     **relations: Relation,
 ) -> Relation:
-    """Keep the rows of a query in a temp table, which spills to disk where memory is short.
+    """Run a query and store its rows in a temp table, which DuckDB spills to disk if memory is short.
 
     Args:
-        connection: holds the relations that the query reads.
-        query: with `{name}` where a relation is meant, and `$name` for a parameter.
-        parameters: the query's values.
-        relations: by their names in the query.
+        connection: connection that holds the relations of the query.
+        query: SQL with a placeholder `{name}` for each relation and `$name` for each parameter. Literal braces must
+            be doubled.
+        parameters: values of the parameters.
+        relations: relations by placeholder name.
     """
-    made = Relation()
-    connection.execute(f"CREATE TEMP TABLE {made} AS {query.format(**relations)}", dict(parameters or {}))
-    return made
+    result = Relation()
+    connection.execute(f"CREATE TEMP TABLE {result} AS {query.format(**relations)}", dict(parameters or {}))
+    return result
 
 
 def view(connection: duckdb.DuckDBPyConnection, tables: Tables, table: str) -> Relation:
-    """A table of a run as a relation, read where it lies."""
-    made = Relation()
-    tables.view(connection, made.name, table)
-    return made
+    """Create a view of a table of a run; its files are read when the view is queried."""
+    table_view = Relation()
+    tables.view(connection, table_view.name, table)
+    return table_view
 
 
 def drop(connection: duckdb.DuckDBPyConnection, *relations: Relation) -> None:
-    """Give back what `materialize` took, once nobody reads it any more."""
+    """Drop temp tables of `materialize` to free their memory and disk space."""
     for relation in relations:
         connection.execute(f"DROP TABLE {relation}")

@@ -1,4 +1,4 @@
-"""Words of a corpus: the analyzer and the term counts that every embedded retriever is fitted on."""
+"""The text analyzer, and the term counts of a corpus on which BM25 and the embedded encoders are fitted."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from darklode.pipeline.base.segmentation import RUN, WITHOUT_SPACES, insert_spac
 if TYPE_CHECKING:
     from scipy import sparse
 
-_MAX_FREQUENT = 30_000  # what vectors are fitted on: rarer terms have too little company to learn from
-_SAMPLE_SEED = 20170401
+_MAX_FREQUENT = 30_000  # vocabulary of the fitted vectors; rarer terms co-occur too seldom to be learned
+_SAMPLE_SEED = 20170401  # arbitrary but fixed: the same corpus always gives the same sample and the same vectors
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff"  # `\w` alone cuts words at vowel signs
 _WORD = re.compile(rf"[\w{_MARKS}{WITHOUT_SPACES}]+")
 _SPAN = re.compile(rf"{RUN.pattern}|(?:(?![_{WITHOUT_SPACES}])[\w{_MARKS}])+")
 
 
 def _bigrams(run: re.Match[str]) -> str:
+    """Overlapping character pairs of a run of a script without spaces, separated by spaces."""
     text = run.group()
     pairs = [text[i : i + 2] for i in range(len(text) - 1)] or [text]
     return f" {' '.join(pairs)} "
@@ -37,10 +38,14 @@ def _bigrams(run: re.Match[str]) -> str:
 def words(text: str, *, segmented: bool = False) -> list[str]:
     """Lower-case words of `text` (NFKC), in order, stop words included.
 
-    A word is a run of Unicode letters, digits and vowel signs; punctuation and underscores separate, so that
-    `max_result_window` is three words. Scripts written without spaces (Chinese, Japanese, Thai, Lao, Khmer,
-    Myanmar) become overlapping pairs of characters, a lone character stays one; Korean has spaces and stays.
-    Where `segmented`, they become words by ICU's dictionaries instead.
+    A word is a run of Unicode letters, digits and vowel signs. Punctuation and underscores separate words, so
+    `max_result_window` is three words. Text in scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Myanmar)
+    is split into overlapping pairs of characters; a single character is kept as it is. Korean has spaces and is
+    split at them. A change of this function changes every index, and all scores with it.
+
+    Args:
+        text: any text.
+        segmented: split scripts without spaces into the words of ICU's dictionaries, instead of pairs.
     """
     text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     text = text.lower().replace("_", " ")
@@ -50,20 +55,20 @@ def words(text: str, *, segmented: bool = False) -> list[str]:
 
 
 def tokens(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of what `words` makes words of, in the text as it is: to mark them where they stand.
+    """Start and end offsets of the words of `text`, in the original text, for highlighting.
 
-    Runs of scripts without spaces come as overlapping pairs of characters, as there.
+    Splits like `words` without `segmented`: scripts without spaces give overlapping pairs of characters.
     """
     for match in _SPAN.finditer(text):
         start, end = match.span()
         if RUN.match(match.group()):
-            yield from ((at, min(at + 2, end)) for at in range(start, max(start + 1, end - 1)))
+            yield from ((position, min(position + 2, end)) for position in range(start, max(start + 1, end - 1)))
         else:
             yield start, end
 
 
 class _Stems(dict[str, str]):
-    """Word → its stem, "" for a stop word; each word is stemmed once."""
+    """Cache from a word to its stem, or to "" for a stop word."""
 
     def __init__(self, stemmer: str | None, stop_words: frozenset[str]) -> None:
         super().__init__()
@@ -84,15 +89,17 @@ def _stop_words() -> frozenset[str]:
 
 
 class Analyzer:
-    """Texts to terms: the words, without stop words, stemmed.
+    """Turns texts into terms: splits into words, removes stop words and stems.
+
+    Queries and documents must go through the same analyzer; otherwise their terms do not match.
 
     Args:
-        stemmer: name of a Snowball stemmer, such as german; None keeps the words as they are. The pairs of characters
-            that stand for scripts without spaces go through every stemmer unchanged.
-        stop_words: leave English stop words out.
+        stemmer: name of a Snowball stemmer, such as german; None disables stemming. Every stemmer leaves the
+            character pairs of scripts without spaces unchanged.
+        stop_words: remove English stop words.
 
     Raises:
-        SettingsError: there is no such stemmer.
+        SettingsError: Snowball has no stemmer of that name.
     """
 
     def __init__(self, stemmer: str | None = "english", stop_words: bool = True) -> None:
@@ -104,51 +111,52 @@ class Analyzer:
         self._stems = _Stems(stemmer, _stop_words() if stop_words else frozenset())
 
     def tokenize(self, text: str) -> list[str]:
-        """Terms of `text`, in order."""
+        """Terms of `text`, in order, with repetitions."""
         return [stem for stem in map(self._stems.__getitem__, words(text)) if stem]
 
     def stem(self, word: str) -> str:
-        """The term of one word of `words`; "" for a stop word."""
+        """Term of a word that `words` returned; "" for a stop word."""
         return self._stems[word]
 
 
 @dataclass(frozen=True)
 class TermSequences:
-    """Texts as columns of terms, one after the other.
+    """Texts as sequences of term ids, stored in one flat array.
 
     Attributes:
-        columns: text i is `columns[starts[i]:starts[i + 1]]`, int32.
-        starts: shape (n_texts + 1,).
+        columns: term ids (columns of `TermSpace.counts`), int32; text i is `columns[starts[i]:starts[i + 1]]`.
+        starts: offset of each text in `columns` and, last, the length of `columns`; shape (n_texts + 1,).
     """
 
     columns: NDArray[np.int32]
     starts: NDArray[np.int64]
 
     def counts(self, n_terms: int) -> sparse.csr_matrix:
-        """How often each text holds each term: CSR, shape (n_texts, n_terms), float32, columns sorted within a row."""
+        """Term counts per text: CSR, shape (n_texts, n_terms), float32, columns sorted within a row."""
         from scipy import sparse
 
         ones = np.ones(len(self.columns), dtype=np.float32)
         shape = (len(self.starts) - 1, n_terms)
-        matrix = sparse.csr_matrix((ones, self.columns, self.starts), shape=shape, copy=True)  # sorted in place below
+        # A copy, because sum_duplicates sorts in place and would destroy the order of the terms in `columns`.
+        matrix = sparse.csr_matrix((ones, self.columns, self.starts), shape=shape, copy=True)
         matrix.sum_duplicates()
         return matrix
 
 
 def inverse_frequency(document_frequency: NDArray[np.int64], n_chunks: int) -> NDArray[np.float32]:
-    """log((n_chunks + 1) / (document frequency + 0.5)), above 0 for every term; shape kept."""
+    """Inverse document frequency, log((n_chunks + 1) / (document_frequency + 0.5)): above 0, of the same shape."""
     return np.asarray(np.log((n_chunks + 1) / (document_frequency + 0.5)), dtype=np.float32)
 
 
 class TermSpace:
-    """The terms of a corpus and how often each chunk holds each.
+    """Vocabulary of a corpus, and the term counts of its chunks.
 
     Args:
-        batches: the chunks' texts.
-        analyzer: makes terms of them; by default English stems without stop words.
+        batches: texts of the chunks, in batches.
+        analyzer: turns the texts into terms; by default English stems without stop words.
 
     Attributes:
-        analyzer: the same.
+        analyzer: the analyzer; queries must be analyzed with it too.
         vocabulary: term → column, in order of first appearance.
         counts: CSR matrix of shape (n_chunks, n_terms), float32, columns sorted within a row.
     """
@@ -165,25 +173,25 @@ class TermSpace:
         self.counts: sparse.csr_matrix = sparse.vstack([empty, *blocks], format="csr", dtype=np.float32)
 
     def tokenize(self, text: str) -> list[str]:
-        """Terms of `text` in order, those that the corpus does not hold included."""
+        """Terms of `text` in order, including terms that do not occur in the corpus."""
         return self.analyzer.tokenize(text)
 
     def count(self, texts: Sequence[str]) -> sparse.csr_matrix:
-        """Counts of the corpus's terms in `texts`, CSR, shape (len(texts), n_terms); others are dropped."""
+        """Term counts of `texts`: CSR, shape (len(texts), n_terms); terms outside the vocabulary are ignored."""
         return self.sequences(texts).counts(len(self.vocabulary))
 
     def sequences(self, texts: Sequence[str]) -> TermSequences:
-        """The corpus's terms in `texts`, in order; others are dropped."""
+        """Term ids of `texts`, in order; terms outside the vocabulary are ignored."""
         return self._sequences(texts, grow=False)
 
     @property
     def n_chunks(self) -> int:
-        """Number of chunks the space was built from."""
+        """Number of chunks of the corpus."""
         return int(self.counts.shape[0])
 
     @cached_property
     def document_frequency(self) -> NDArray[np.int64]:
-        """In how many chunks each term occurs, shape (n_terms,)."""
+        """Number of chunks in which each term occurs, shape (n_terms,)."""
         return np.bincount(self.counts.indices, minlength=len(self.vocabulary)).astype(np.int64)
 
     @cached_property
@@ -193,42 +201,56 @@ class TermSpace:
 
     @cached_property
     def frequent(self) -> NDArray[np.int64]:
-        """Columns of the at most 30,000 terms found in most chunks, ascending: what vectors are fitted on."""
-        order = np.argsort(-self.document_frequency, kind="stable")[:_MAX_FREQUENT]
-        return np.sort(order).astype(np.int64)
+        """Columns of the 30,000 terms with the highest document frequency (or of all), ascending.
+
+        Encoders fit their vectors on these columns only.
+        """
+        most_frequent = np.argsort(-self.document_frequency, kind="stable")[:_MAX_FREQUENT]
+        return np.sort(most_frequent).astype(np.int64)
 
     @cached_property
     def frequent_terms(self) -> list[str]:
-        """The terms of `frequent`, in that order."""
-        by_column = list(self.vocabulary)
-        return [by_column[column] for column in self.frequent]
+        """Terms of the columns `frequent`, in the same order."""
+        terms = list(self.vocabulary)
+        return [terms[column] for column in self.frequent]
 
     def only_frequent(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
-        """Rows of counts cut to the columns of `frequent`: shape (n_rows, len(frequent))."""
+        """The columns `frequent` of a count matrix, shape (n_rows, len(frequent))."""
         return counts if len(self.frequent) == counts.shape[1] else counts[:, self.frequent]
 
     def sample(self, max_chunks: int) -> sparse.csr_matrix:
-        """Counts of `max_chunks` chunks, always the same ones, or of all; frequent terms only."""
+        """Counts of the frequent terms in a random sample of `max_chunks` chunks, or in all if there are fewer.
+
+        The seed is fixed: the same corpus gives the same sample.
+        """
         if self.n_chunks <= max_chunks:
             return self.only_frequent(self.counts)
-        drawn = np.random.default_rng(_SAMPLE_SEED).choice(self.n_chunks, size=max_chunks, replace=False)
-        return self.only_frequent(self.counts[np.sort(drawn)])
+        sampled_rows = np.random.default_rng(_SAMPLE_SEED).choice(self.n_chunks, size=max_chunks, replace=False)
+        return self.only_frequent(self.counts[np.sort(sampled_rows)])
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hex digest of the vocabulary and the counts: equal for equal corpora."""
+        """Hex digest of vocabulary and counts, equal for equal corpora; keys the caches of fitted encoders."""
         digest = hashlib.sha256("\n".join(self.vocabulary).encode())
-        for part in (self.counts.indptr.astype("<i8"), self.counts.indices.astype("<i8"), self.counts.data):
-            digest.update(part.tobytes())
+        # Index arrays are int32 or int64 depending on the size; a fixed type keeps the digest independent of that.
+        for array in (self.counts.indptr.astype("<i8"), self.counts.indices.astype("<i8"), self.counts.data):
+            digest.update(array.tobytes())
         return digest.hexdigest()[:16]
 
     def _sequences(self, texts: Sequence[str], *, grow: bool) -> TermSequences:
-        rows = list(self._columns(texts, grow=grow))
-        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-        columns = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
+        """Term ids of texts.
+
+        Args:
+            texts: texts to analyze.
+            grow: add new terms to the vocabulary, instead of ignoring them.
+        """
+        id_lists = list(self._columns(texts, grow=grow))
+        lengths = np.fromiter(map(len, id_lists), dtype=np.int64, count=len(id_lists))
+        columns = np.fromiter(chain.from_iterable(id_lists), dtype=np.int32, count=int(lengths.sum()))
         return TermSequences(columns, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
 
     def _columns(self, texts: Sequence[str], *, grow: bool) -> Iterator[list[int]]:
+        """Yield the term ids of each text; see `_sequences`."""
         vocabulary = self.vocabulary
         for text in texts:
             terms = self.tokenize(text)

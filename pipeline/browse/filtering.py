@@ -17,7 +17,7 @@ PAGE_ROWS = 25
 MAX_PAGES = 100
 """Maximum number of pages, because large OFFSETs are slow; users narrow the search instead."""
 
-MAX_WORDS, WORD_CHARACTERS = 8, 100
+MAX_WORDS, WORD_CHARACTERS = 8, 100  # bound the time of a search: each word scans all texts
 WORDS, ORDER, PAGE = "q", "order", "page"
 """Names of URL parameters; each filter adds one."""
 
@@ -91,7 +91,7 @@ class ListRequest:
 
     @classmethod
     def from_parameters(cls, listing: Listing, parameters: Mapping[str, str]) -> ListRequest:
-        """Parse URL parameters."""
+        """Parse URL parameters; invalid values become defaults."""
         words = tuple(word[:WORD_CHARACTERS] for word in parameters.get(WORDS, "").split()[:MAX_WORDS])
         chosen = {
             list_filter.name: _value(list_filter, parameters.get(list_filter.name, ""))
@@ -109,13 +109,21 @@ class ListRequest:
 
     def parameters(self, listing: Listing, **changed: object) -> dict[str, str]:
         """URL parameters of this request, without default values."""
-        first = next(iter(listing.orders))
+        default_order = next(iter(listing.orders))
         values = {WORDS: " ".join(self.words), **{name: _to_text(value) for name, value in self.chosen.items()}}
-        values |= {ORDER: "" if self.order == first else self.order, PAGE: "" if self.page == 1 else str(self.page)}
-        return {name: value for name, value in (values | {k: str(v) for k, v in changed.items()}).items() if value}
+        values |= {
+            ORDER: "" if self.order == default_order else self.order,
+            PAGE: "" if self.page == 1 else str(self.page),
+        }
+        return {
+            name: value
+            for name, value in (values | {name: str(value) for name, value in changed.items()}).items()
+            if value
+        }
 
 
 def _value(list_filter: Filter, text: str) -> str | float | None:
+    """Value of a filter in a URL; None if it is missing, or not a number from 0 to 1 for a numeric filter."""
     if list_filter.options or not text:
         return text or None
     try:
@@ -126,6 +134,7 @@ def _value(list_filter: Filter, text: str) -> str | float | None:
 
 
 def _to_text(value: str | float) -> str:
+    """A filter's value as it is written in a URL."""
     return f"{value:g}" if isinstance(value, float) else value
 
 
@@ -167,13 +176,13 @@ def find_rows(catalogue: Catalogue, listing: Listing, request: ListRequest, quer
     total = catalogue.table(f"SELECT count(*) AS n {where}", search_result, **parameters)["n"][0].as_py()
     pages = min(max(1, -(-total // PAGE_ROWS)), MAX_PAGES)
     request = replace(request, page=min(request.page, pages))
-    begin = (request.page - 1) * PAGE_ROWS
+    offset = (request.page - 1) * PAGE_ROWS
     order = listing.orders[request.order]
     page = catalogue.table(
-        f"SELECT * {where} ORDER BY {order} LIMIT {PAGE_ROWS} OFFSET {begin}", search_result, **parameters
+        f"SELECT * {where} ORDER BY {order} LIMIT {PAGE_ROWS} OFFSET {offset}", search_result, **parameters
     )
-    places = pa.array(range(page.num_rows), pa.int32())
-    rows = catalogue.table(listing.shown, {"chosen": page.append_column("place", places)}).to_pylist()
+    row_order = pa.array(range(page.num_rows), pa.int32())
+    rows = catalogue.table(listing.shown, {"chosen": page.append_column("place", row_order)}).to_pylist()
     return ListPage(request, total, pages, rows)
 
 

@@ -40,9 +40,10 @@ def table_counts(catalogue: Catalogue) -> list[TableCount]:
     for key, title, by, table in _COUNTS:
         if key == "pairs" and catalogue.mined:
             continue
-        names = ", ".join(by)
-        order = f"{by[0]}, n DESC, {names}" if key == "rejects" else names
-        sql = f"SELECT {names}, count(*) AS n FROM {table} GROUP BY {names} ORDER BY {order} LIMIT {MAX_ROWS}"
+        group_columns = ", ".join(by)
+        order = f"{by[0]}, n DESC, {group_columns}" if key == "rejects" else group_columns
+        selection = f"SELECT {group_columns}, count(*) AS n FROM {table} GROUP BY {group_columns}"
+        sql = f"{selection} ORDER BY {order} LIMIT {MAX_ROWS}"
         counts.append(TableCount(key, title, by, catalogue.rows(sql)))
     return counts
 
@@ -50,5 +51,5 @@ def table_counts(catalogue: Catalogue) -> list[TableCount]:
 def sizes(catalogue: Catalogue) -> dict[str, int]:
     """Number of rows of each list, by path."""
     tables = {"queries": "all_queries", "pairs": "pairs", "triplets": "all_triplets", "rejects": "all_rejects"}
-    shown = {key: table for key, table in tables.items() if key != "pairs" or not catalogue.mined}
-    return {key: catalogue.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] for key, table in shown.items()}
+    listed_tables = {key: table for key, table in tables.items() if key != "pairs" or not catalogue.mined}
+    return {key: catalogue.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] for key, table in listed_tables.items()}

@@ -1,4 +1,8 @@
-"""AUC over human labels of pairs, pooled over queries (scikit-learn)."""
+"""Area under the ROC curve (AUC) of systems' scores against human labels.
+
+The pairs of all queries are pooled: AUC is the probability that a positive pair has a higher score than a negative
+pair, of the same or of another query.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,11 @@ from darklode.schemas.tables import TABLES
 AUC = Stage("auc", 3, ("manual_labels", "manual_scores"), ("evaluation", "evaluation_pairs"))
 
 MEASURES = {"AUC-SAT": "satisfaction", "AUC-REL": "relevance"}
+"""Name of each measure, and the column of `manual_labels` that holds its labels."""
 PART = "labelled"
+"""Value of the column `part`: AUC is computed over all labelled pairs, not over a split."""
 
-_RANKS_AT_ONCE = 1_000_000  # pairs × permutations per batch; about 50 bytes each
+_RANKS_AT_ONCE = 1_000_000  # pairs × permutations per batch, at about 50 bytes each: bounds the memory
 
 SCORED = """
     SELECT concat_ws(chr(0), tenant, query_id) AS query_id, satisfaction, relevance,
@@ -38,12 +44,12 @@ SCORED = """
 
 
 def area(labels: NDArray[np.bool_], scores: Floats, weights: NDArray[Any] | None = None) -> float:
-    """Area under the ROC curve over all pairs; NaN if all labels are equal.
+    """Compute the area under the ROC curve over all pairs; NaN if all labels are equal.
 
     Args:
-        labels: shape (n_pairs,).
-        scores: shape (n_pairs,); NaN ranks below any score.
-        weights: of the pairs.
+        labels: whether each pair is positive, shape (n_pairs,).
+        scores: a system's score of each pair, shape (n_pairs,); NaN (no score) ranks below any score.
+        weights: weight of each pair, shape (n_pairs,), such as the bootstrap counts of its query; None: all 1.
 
     Source: ScalingNote, 4.1.2.
     """
@@ -65,38 +71,38 @@ def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: 
     would look as if it did not vary.
 
     Args:
-        tables: `manual_labels` and `manual_scores`.
-        output: `evaluation` and `evaluation_pairs`.
-        settings: resamples and permutations.
-        systems: names, in the order of the tables.
-        seed: of the resampling.
+        tables: must contain `manual_labels` and `manual_scores`.
+        output: receives `evaluation` and `evaluation_pairs`.
+        settings: numbers of resamples and permutations.
+        systems: names of the systems, in the order of the output rows.
+        seed: random seed of resamples and permutations.
     """
     labels = tables.read("manual_labels", ["tenant"])
     tenants = pc.unique(labels["tenant"]).sort().to_pylist()
-    means: Rows = []
-    pairs: Rows = []
+    area_rows: Rows = []
+    difference_rows: Rows = []
     for tenant in [None, *(tenants if len(tenants) > 1 else [])]:
         differences: Rows = []
         tests = len(MEASURES) * len(systems) * (len(systems) - 1) // 2
-        chance = ResamplingSettings(settings.n_resamples, settings.permutations, seed, tests)
+        resampling = ResamplingSettings(settings.n_resamples, settings.permutations, seed, tests)
         for measure, labelled in _labelled_pairs(tables, tenant, systems):
-            where = {"tenant": tenant, "part": PART, "measure": measure, "queries": labelled.queries}
-            means += [where | row for row in labelled.areas(systems, chance)]
-            differences += [where | row for row in labelled.differences(systems, chance)]
-        for row, corrected in zip(differences, holm([row["p"] for row in differences]), strict=True):
-            pairs.append(row | {"p_holm": corrected})
-    output.write("evaluation", pa.Table.from_pylist(means, schema=TABLES["evaluation"].schema))
-    output.write("evaluation_pairs", pa.Table.from_pylist(pairs, schema=TABLES["evaluation_pairs"].schema))
+            row_key = {"tenant": tenant, "part": PART, "measure": measure, "queries": labelled.queries}
+            area_rows += [row_key | row for row in labelled.areas(systems, resampling)]
+            differences += [row_key | row for row in labelled.differences(systems, resampling)]
+        for row, p_holm in zip(differences, holm([row["p"] for row in differences]), strict=True):
+            difference_rows.append(row | {"p_holm": p_holm})
+    output.write("evaluation", pa.Table.from_pylist(area_rows, schema=TABLES["evaluation"].schema))
+    output.write("evaluation_pairs", pa.Table.from_pylist(difference_rows, schema=TABLES["evaluation_pairs"].schema))
 
 
 @dataclass(frozen=True)
 class LabelledPairs:
-    """Pairs with human labels of one measure, both labels present.
+    """Pairs with human labels for one measure, at least one of them positive and one negative.
 
     Attributes:
-        labels: shape (n_pairs,).
-        scores: by system, shape (n_pairs, n_systems).
-        query: query index of each pair, from 0.
+        labels: whether each pair is positive, shape (n_pairs,).
+        scores: scores of each system, shape (n_pairs, n_systems); NaN if a system has no score.
+        query: query index of each pair, from 0 without gaps, shape (n_pairs,).
     """
 
     labels: NDArray[np.bool_]
@@ -105,41 +111,42 @@ class LabelledPairs:
 
     @property
     def queries(self) -> int:
+        """Number of queries."""
         return int(self.query.max()) + 1
 
     def areas(self, systems: Sequence[str], chance: ResamplingSettings) -> Iterator[dict[str, Any]]:
-        """Columns of `evaluation`: each system's AUC with a percentile interval over queries."""
-        drawn = _drawn_queries(self.queries, chance)
-        for at, name in enumerate(systems):
-            scores = self.scores[:, at]
-            resampled = [area(self.labels, scores, weights[self.query]) for weights in drawn]
+        """Yield rows of `evaluation`: each system's AUC with a bootstrap percentile interval over queries."""
+        resamples = _drawn_queries(self.queries, chance)
+        for column, system in enumerate(systems):
+            scores = self.scores[:, column]
+            resampled = [area(self.labels, scores, query_counts[self.query]) for query_counts in resamples]
             low, high = np.nanpercentile(resampled, ENDS)
-            ends = {"low": float(low), "high": float(high)}
-            yield {"system": name, "ceiling": 1.0, "value": area(self.labels, scores)} | ends
+            interval = {"low": float(low), "high": float(high)}
+            yield {"system": system, "ceiling": 1.0, "value": area(self.labels, scores)} | interval
 
     def differences(self, systems: Sequence[str], chance: ResamplingSettings) -> Iterator[dict[str, Any]]:
-        """Columns of `evaluation_pairs`: each later system against each earlier one."""
-        values = [area(self.labels, scores) for scores in self.scores.T]
-        adds = [influence(self.labels, scores, self.query) for scores in self.scores.T]
-        clusters = min(len(np.unique(self.query[self.labels == kind])) for kind in (True, False))
+        """Yield rows of `evaluation_pairs`: each later system against each earlier one."""
+        areas = [area(self.labels, scores) for scores in self.scores.T]
+        influences = [influence(self.labels, scores, self.query) for scores in self.scores.T]
+        # Queries are the independent units, and both labels are needed: the rarer one limits the evidence.
+        n_clusters = min(len(np.unique(self.query[self.labels == label])) for label in (True, False))
         for other, system in combinations(range(len(systems)), 2):
-            row: dict[str, Any] = {"system": systems[system], "other": systems[other], "clusters": clusters}
-            row |= {"difference": values[system] - values[other], "low": None, "high": None}
-            if clusters >= MIN_CLUSTERS:
-                ends = np.array(linearized_interval(row["difference"], adds[system] - adds[other], chance))
-                row["low"], row["high"] = row["difference"] + _small_sample_factor(clusters) * (
-                    ends - row["difference"]
-                )
+            row: dict[str, Any] = {"system": systems[system], "other": systems[other], "clusters": n_clusters}
+            row |= {"difference": areas[system] - areas[other], "low": None, "high": None}
+            if n_clusters >= MIN_CLUSTERS:
+                ends = np.array(linearized_interval(row["difference"], influences[system] - influences[other], chance))
+                widening = _small_sample_factor(n_clusters)
+                row["low"], row["high"] = row["difference"] + widening * (ends - row["difference"])
             yield row | {"p": rank_swap_p(self.labels, self.scores[:, [system, other]], self.query, chance)}
 
 
 def _small_sample_factor(clusters: int) -> float:
-    """Factor that widens an interval for few clusters (Student's t)."""
+    """Compute the factor that widens a normal interval for few clusters (Student's t); near 1 for many."""
     return float(stdtrit(clusters - 1, 0.975) / ndtri(0.975) * np.sqrt(clusters / (clusters - 1)))
 
 
 def _labelled_pairs(tables: Tables, tenant: str | None, systems: Sequence[str]) -> Iterator[tuple[str, LabelledPairs]]:
-    """The labelled pairs for each measure with both labels."""
+    """Yield each measure that has both labels, with its labelled pairs."""
     with tables.connect() as connection:
         connection.register("asked", pa.table({"system": list(systems), "place": range(len(systems))}))
         rows = connection.sql(SCORED, params={"tenant": tenant}).to_arrow_table()
@@ -155,57 +162,66 @@ def _labelled_pairs(tables: Tables, tenant: str | None, systems: Sequence[str]) 
 
 
 def influence(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64]) -> Floats:
-    """Contribution of each query's pairs to the pooled AUC, shape (n_queries,); sums to 0.
+    """Compute the influence of each query's pairs on the pooled AUC, shape (n_queries,); sums to 0.
 
     Args:
-        labels: shape (n_pairs,), of both kinds.
-        scores: shape (n_pairs,); NaN ranks below any score.
-        query: query index of each pair, from 0.
+        labels: whether each pair is positive, shape (n_pairs,); both labels must occur.
+        scores: score of each pair, shape (n_pairs,); NaN (no score) ranks below any score.
+        query: query index of each pair, from 0, shape (n_pairs,).
 
     Source: Obuchowski 1997, Nonparametric analysis of clustered ROC curve data.
     """
     ranked = np.where(np.isnan(scores), -np.inf, scores)
-    positive, negative = np.sort(ranked[labels]), np.sort(ranked[~labels])
-    below = [np.searchsorted(negative, ranked[labels], side) for side in ("left", "right")]
-    above = [len(positive) - np.searchsorted(positive, ranked[~labels], side) for side in ("left", "right")]
-    share = np.empty(len(labels))
-    share[labels] = (below[0] + below[1]) / 2 / len(negative)
-    share[~labels] = (above[0] + above[1]) / 2 / len(positive)
-    share -= share[labels].mean()
-    return np.asarray(np.bincount(query, share / np.where(labels, len(positive), len(negative))), np.float64)
+    positive_scores = np.sort(ranked[labels])
+    negative_scores = np.sort(ranked[~labels])
+    # Counts with ties on either side; their mean counts a tie as one half.
+    negatives_below = [np.searchsorted(negative_scores, ranked[labels], side) for side in ("left", "right")]
+    positives_above = [
+        len(positive_scores) - np.searchsorted(positive_scores, ranked[~labels], side) for side in ("left", "right")
+    ]
+    pair_auc = np.empty(len(labels))
+    pair_auc[labels] = (negatives_below[0] + negatives_below[1]) / 2 / len(negative_scores)
+    pair_auc[~labels] = (positives_above[0] + positives_above[1]) / 2 / len(positive_scores)
+    pair_auc -= pair_auc[labels].mean()
+    return np.asarray(
+        np.bincount(query, pair_auc / np.where(labels, len(positive_scores), len(negative_scores))), np.float64
+    )
 
 
 def rank_swap_p(
     labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64], chance: ResamplingSettings
 ) -> float:
-    """Two-sided p-value of the difference of two AUCs under random swaps of the systems within queries.
+    """Compute the two-sided p-value of the difference of two AUCs under random swaps of the systems within queries.
 
     Args:
-        labels: shape (n_pairs,), of both kinds.
-        scores: of the two systems, shape (n_pairs, 2); NaN ranks below any score.
-        query: query index of each pair, from 0.
+        labels: whether each pair is positive, shape (n_pairs,); both labels must occur.
+        scores: scores of the two systems, shape (n_pairs, 2); NaN (no score) ranks below any score.
+        query: query index of each pair, from 0, shape (n_pairs,).
         chance: number of permutations and seed.
 
     Source: Venkatraman and Begg 1996, A distribution-free procedure for comparing receiver operating characteristic
     curves from a paired experiment (ranks are swapped, because scores of two systems have different units).
     """
-    first, other = (_double_ranks(each) for each in scores.T)
-    least = abs(_areas_of_ranks(labels, first[None]) - _areas_of_ranks(labels, other[None])) - 1e-12
+    ranks_a, ranks_b = (_double_ranks(system_scores) for system_scores in scores.T)
+    observed = abs(_areas_of_ranks(labels, ranks_a[None]) - _areas_of_ranks(labels, ranks_b[None]))
+    threshold = observed - 1e-12  # a permutation with the same difference counts, in spite of rounding
 
     def reaches(bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        reached_counts = []
-        for some in np.array_split(bits, -(-len(bits) * len(labels) // _RANKS_AT_ONCE)):
-            turned = some[:, query].astype(bool)
-            swapped = np.where(turned, other, first), np.where(turned, first, other)
-            areas = [_areas_of_ranks(labels, each) for each in swapped]
-            reached_counts.append(np.abs(areas[0] - areas[1]) >= least)
-        return np.concatenate(reached_counts)
+        """Whether each permutation, given as a bit per query, reaches the observed difference."""
+        reached_by_batch = []
+        n_batches = -(-len(bits) * len(labels) // _RANKS_AT_ONCE)  # rounded up
+        for batch in np.array_split(bits, n_batches):
+            is_swapped = batch[:, query].astype(bool)
+            areas_a = _areas_of_ranks(labels, np.where(is_swapped, ranks_b, ranks_a))
+            areas_b = _areas_of_ranks(labels, np.where(is_swapped, ranks_a, ranks_b))
+            reached_by_batch.append(np.abs(areas_a - areas_b) >= threshold)
+        return np.concatenate(reached_by_batch)
 
     return float(rotation_p(int(query.max()) + 1, reaches, chance))
 
 
 def _double_ranks(scores: Floats) -> NDArray[np.int64]:
-    """Twice the ascending ranks of scores; doubled, because ties get the mean rank, which may be a half."""
+    """Compute twice the ascending ranks of scores; doubled, because ties get their mean rank, which may end in .5."""
     _, rank_index, counts = np.unique(
         np.where(np.isnan(scores), -np.inf, scores), return_inverse=True, return_counts=True
     )
@@ -213,17 +229,24 @@ def _double_ranks(scores: Floats) -> NDArray[np.int64]:
 
 
 def _areas_of_ranks(labels: NDArray[np.bool_], ranks: NDArray[np.int64]) -> Floats:
-    """`area` for each row of ranks, shape (n_rows, n_pairs), in linear time."""
-    rows, width = len(ranks), 2 * len(labels) + 1
-    places = ranks + width * np.arange(rows)[:, None]
-    negatives = np.bincount(places[:, ~labels].ravel(), minlength=rows * width).reshape(rows, width)
-    below = np.cumsum(negatives, axis=1) - negatives / 2
-    return np.asarray(below.ravel()[places[:, labels]].mean(axis=1) / (~labels).sum())
+    """Compute `area` for each row of ranks, in time linear in the number of ranks; returns shape (n_rows,).
+
+    Args:
+        labels: whether each pair is positive, shape (n_pairs,).
+        ranks: doubled ranks of `_double_ranks`, shape (n_rows, n_pairs).
+    """
+    n_rows = len(ranks)
+    width = 2 * len(labels) + 1  # number of values that a doubled rank can have, with 0
+    flat_ranks = ranks + width * np.arange(n_rows)[:, None]
+    negatives_at_rank = np.bincount(flat_ranks[:, ~labels].ravel(), minlength=n_rows * width).reshape(n_rows, width)
+    negatives_below = np.cumsum(negatives_at_rank, axis=1) - negatives_at_rank / 2
+    return np.asarray(negatives_below.ravel()[flat_ranks[:, labels]].mean(axis=1) / (~labels).sum())
 
 
 def _drawn_queries(n: int, chance: ResamplingSettings) -> NDArray[np.uint16]:
-    """Bootstrap counts of each query, shape (resamples, n)."""
-    random, drawn = np.random.default_rng(chance.seed), np.empty((chance.resamples, n), np.uint16)
-    for row in drawn:
+    """Draw bootstrap resamples: how often each query is drawn in each, shape (n_resamples, n)."""
+    random = np.random.default_rng(chance.seed)
+    counts = np.empty((chance.resamples, n), np.uint16)  # a quarter of the memory of the default int64
+    for row in counts:
         row[:] = random.multinomial(n, np.full(n, 1 / n))
-    return drawn
+    return counts

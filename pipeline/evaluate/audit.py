@@ -29,20 +29,22 @@ class PositiveRanks:
     """Rank of each judged positive in each retriever's list.
 
     Args:
-        rows: result of `POSITIVE_RANKS`.
-        retrievers: names, sorted.
+        rows: result of the query `POSITIVE_RANKS`.
+        retrievers: names of the retrievers, sorted.
 
     Attributes:
         tenants: tenant of each query, shape (n_queries,).
         query: index of each positive's query, shape (n_positives,).
-        ranks: shape (n_positives, n_retrievers); `NOT_RETRIEVED` if the list does not contain the positive.
+        ranks: rank of each positive in each list, shape (n_positives, n_retrievers); `NOT_RETRIEVED` if the list does
+            not contain the positive.
     """
 
     def __init__(self, rows: pa.Table, retrievers: list[str]) -> None:
         self.retrievers = retrievers
         query = _integer_codes(rows, ["tenant", "query_id"])
         positive = _integer_codes(rows, ["tenant", "query_id", "chunk_id"])
-        n_positives, n_queries = int(positive.max(initial=-1)) + 1, int(query.max(initial=-1)) + 1
+        n_positives = int(positive.max(initial=-1)) + 1
+        n_queries = int(query.max(initial=-1)) + 1
         self.query = np.zeros(n_positives, np.int64)
         self.query[positive] = query
         self.tenants = np.empty(n_queries, dtype=object)
@@ -53,7 +55,7 @@ class PositiveRanks:
         self.ranks[positive[retrieved], column.astype(np.int64)] = rows["rank"].to_numpy()[retrieved]
 
     def recall(self, hit: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Recall per query, shape (n_queries, ...).
+        """Compute recall per query, shape (n_queries, ...).
 
         Args:
             hit: whether each positive is retrieved, shape (n_positives, ...).
@@ -72,11 +74,11 @@ def audit(tables: Tables, output: Output, settings: EvaluateSettings, *, depth: 
     rows with tenant null cover all of them.
 
     Args:
-        tables: `rankings` and `qrels`.
-        output: `audit_retrievers` and `audit_overlap`; empty without a positive.
+        tables: must contain `rankings` and `qrels`.
+        output: receives `audit_retrievers` and `audit_overlap`; nothing is written without a positive.
         settings: number of resamples.
         depth: pool depth K: the pool has the top K of each retriever.
-        seed: of the resampling.
+        seed: random seed of the resampling.
     """
     retrievers = tables.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever")["retriever"].to_pylist()
     positives = PositiveRanks(tables.sql(POSITIVE_RANKS), retrievers)
@@ -100,7 +102,7 @@ def audit(tables: Tables, output: Output, settings: EvaluateSettings, *, depth: 
 def _retriever_rows(
     positives: PositiveRanks, tenant: str | None, in_scope: NDArray[np.bool_], depth: int, resamples: int, seed: int
 ) -> list[dict[str, object]]:
-    """One row of `audit_retrievers` per retriever, over the queries `in_scope`, shape (n_queries,)."""
+    """Compute a row of `audit_retrievers` per retriever, over the queries `in_scope`, shape (n_queries,)."""
     in_top_k = positives.ranks <= depth
     n_retrievers = in_top_k.sum(axis=1, keepdims=True)
     retrieved_by_others = n_retrievers > in_top_k
@@ -114,41 +116,41 @@ def _retriever_rows(
     return [
         {
             "tenant": tenant,
-            "retriever": name,
-            "recall": recall[:, i].mean(),
-            "recall_low": recall_low[i],
-            "recall_high": recall_high[i],
-            "recall_at_depth": recall_at_depth[i],
-            "leave_one_out": leave_one_out[:, i].mean(),
-            "leave_one_out_low": leave_one_out_low[i],
-            "leave_one_out_high": leave_one_out_high[i],
-            "unique_positives": unique[i],
+            "retriever": retriever,
+            "recall": recall[:, column].mean(),
+            "recall_low": recall_low[column],
+            "recall_high": recall_high[column],
+            "recall_at_depth": recall_at_depth[column],
+            "leave_one_out": leave_one_out[:, column].mean(),
+            "leave_one_out_low": leave_one_out_low[column],
+            "leave_one_out_high": leave_one_out_high[column],
+            "unique_positives": unique[column],
             "positives": positive_in_scope.sum(),
             "queries": in_scope.sum(),
         }
-        for i, name in enumerate(positives.retrievers)
+        for column, retriever in enumerate(positives.retrievers)
     ]
 
 
 def _interval_of_mean(
     values: NDArray[np.float64], resamples: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bootstrap interval of the mean over rows; each end of shape (n_columns,)."""
+    """Compute the bootstrap interval of the mean over rows; each end of shape (n_columns,)."""
     return interval(values, lambda sums: sums / len(values), resamples, seed)
 
 
 def _overlap(positives: PositiveRanks, depth: int) -> list[dict[str, object]]:
-    """Rows of `audit_overlap`: positives that both retrievers have in their top K, for every ordered pair."""
+    """Compute rows of `audit_overlap`: positives that both retrievers have in their top K, for every ordered pair."""
     in_top_k = (positives.ranks <= depth).astype(np.int64)
     shared = in_top_k.T @ in_top_k
     sizes = np.diag(shared)
     rows = []
-    for i, first in enumerate(positives.retrievers):
+    for i, retriever in enumerate(positives.retrievers):
         for j, other in enumerate(positives.retrievers):
             union = int(sizes[i] + sizes[j] - shared[i, j])
             jaccard = float(shared[i, j]) / union if union else None
             rows.append(
-                {"retriever": first, "other": other, "shared": shared[i, j], "found": sizes[i], "jaccard": jaccard}
+                {"retriever": retriever, "other": other, "shared": shared[i, j], "found": sizes[i], "jaccard": jaccard}
             )
     return rows
 

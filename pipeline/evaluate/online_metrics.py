@@ -1,7 +1,8 @@
-"""Online measures of a log: clicks, abandoned searches, short lists, by arm of an experiment.
+"""Online measures of a log: clicks, abandoned searches and short result lists, by arm of an experiment.
 
-A search of one arm is one side of an A/B test; in a team-draft interleaved list each click is credited to the team that
-contributed the document.
+An *arm* is a variant of the search that the log names. A search whose results are all of one arm is one side of an A/B
+test. A search with several arms is a team-draft interleaved list: each click is credited to the arm that contributed
+the document.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from darklode.schemas.tables import TABLES
 ONLINE = Stage("online", 4, ("impressions",), ("online", "online_pairs"))
 
 DEPTHS = (4, 20)
-"""Depths at which the judge looks (ScalingNote, 4.6)."""
+"""Depths of the judged measures: share of irrelevant results among the first 4 and 20 (ScalingNote, 4.6)."""
 
 MEASURES = {
     "click-through": ("clicks", "shown"),
@@ -41,14 +42,19 @@ MEASURES = {
     "sessions with a click": ("clicking", "sessions"),
     "interleaved lists won": ("won", "contests"),
 } | {f"irrelevant among the first {depth}": (f"irrelevant_{depth}", f"judged_{depth}") for depth in DEPTHS}
+"""Name of each measure, with the counts (of `COUNTS`) that are its numerator and denominator."""
+
 SIZES = {f"judged_{depth}": f"looked_{depth}" for depth in DEPTHS}
-"""Measures whose denominator is not the number of searches."""
+"""For denominators that are sums of weights: the count that says how many results were judged."""
+
 COUNTS = "shown clicks searches first early abandoned few clicking sessions won contests".split()
 COUNTS += [f"{name}_{depth}" for depth in DEPTHS for name in ("looked", "judged", "irrelevant")]
+"""Counts per session and arm, in the order of the last axis of `SessionCounts.counts`."""
 
 FEW = 5
+"""A search with fewer results is short; the measure's name in `MEASURES` states the number too."""
 
-_MAX_UNITS = 10_000  # more sessions are merged into this many, which are exchangeable as well
+_MAX_UNITS = 10_000  # a test merges more sessions into this many units, to bound time; units are exchangeable as well
 _DRAWS_AT_ONCE = 200  # permutations per batch; memory grows with batch × sessions
 
 # A search without a session_id is its own session.
@@ -131,58 +137,65 @@ def online(
     evidence. Memory grows with sessions × arms.
 
     Args:
-        tables: `impressions`, and `online_verdicts` if there is a judge.
-        output: `online` and `online_pairs`.
-        settings: whose searches count.
-        measuring: resamples and permutations.
-        searches: number of searches of each tenant and arm drawn for the judge.
-        seed: of both.
+        tables: must contain `impressions`, and `online_verdicts` if there is a judge.
+        output: receives `online` and `online_pairs`.
+        settings: which users' searches count (bots are left out).
+        measuring: numbers of resamples and permutations.
+        searches: maximum number of searches of each tenant and arm that were drawn for the judge; a wrong number
+            gives wrong weights.
+        seed: random seed of resamples and permutations.
 
     Source: ScalingNote, 4.6; Radlinski, Kurup and Joachims 2008 (team-draft interleaving).
     """
-    tables_out = [pa.table({name: pa.array([], pa.string()) for name in ("tenant", "session", "arm")})]
+    daily_counts = [pa.table({name: pa.array([], pa.string()) for name in ("tenant", "session", "arm")})]
     days = tables.by_day("impressions", "timestamp")
     for number, (day, parts) in enumerate(days.items()):
         with tables.with_parts("impressions", parts).connect() as connection:
             impressions = view(connection, tables.with_parts("impressions", parts), "impressions")
             people = Exposures.from_impressions(connection, impressions, settings).people
-            query = SESSIONS.format(impressions=impressions, people=people)
-            tables_out.append(connection.sql(query, params={"few": FEW}).to_arrow_table())
+            sessions_sql = SESSIONS.format(impressions=impressions, people=people)
+            daily_counts.append(connection.sql(sessions_sql, params={"few": FEW}).to_arrow_table())
         output.progress(number + 1, len(days), day)
-    rows = pa.concat_tables(tables_out, promote_options="default")
+    rows = pa.concat_tables(daily_counts, promote_options="default")
     if "online_verdicts" in tables:
         rows = pa.concat_tables([rows, _judged_rows(tables, rows, searches)], promote_options="default")
-    several = pc.unique(rows["tenant"]).sort().to_pylist()
-    chance = ResamplingSettings(measuring.n_resamples, measuring.permutations, seed)
-    shares: Rows = []
-    pairs: Rows = []
-    for tenant in [None, *(several if len(several) > 1 else [])]:
+    tenants = pc.unique(rows["tenant"]).sort().to_pylist()
+    resampling = ResamplingSettings(measuring.n_resamples, measuring.permutations, seed)
+    share_rows: Rows = []
+    pair_rows: Rows = []
+    for tenant in [None, *(tenants if len(tenants) > 1 else [])]:
         tenant_rows = rows if tenant is None else rows.filter(pc.equal(rows["tenant"], tenant))
         if tenant_rows.num_rows:
-            log = SessionCounts.from_rows(tenant_rows)
-            shares += [{"tenant": tenant} | row for row in log.shares(chance)]
-            pairs += [{"tenant": tenant} | row for row in log.pairs(chance)]
-    output.write("online", pa.Table.from_pylist(shares, schema=TABLES["online"].schema))
-    output.write("online_pairs", pa.Table.from_pylist(pairs, schema=TABLES["online_pairs"].schema))
+            session_counts = SessionCounts.from_rows(tenant_rows)
+            share_rows += [{"tenant": tenant} | row for row in session_counts.shares(resampling)]
+            pair_rows += [{"tenant": tenant} | row for row in session_counts.pairs(resampling)]
+    output.write("online", pa.Table.from_pylist(share_rows, schema=TABLES["online"].schema))
+    output.write("online_pairs", pa.Table.from_pylist(pair_rows, schema=TABLES["online_pairs"].schema))
 
 
 def _judged_rows(tables: Tables, counted: pa.Table, searches: int) -> pa.Table:
-    """Verdicts in the columns of `SESSIONS`."""
-    counts = ",".join(_DEPTH.format(depth=depth) for depth in DEPTHS)
+    """Count the judge's verdicts by tenant, session and arm, to be appended to rows of `SESSIONS`.
+
+    Args:
+        tables: must contain `online_verdicts`.
+        counted: rows of `SESSIONS`, for the number of searches that a sampled search represents.
+        searches: maximum number of sampled searches of each tenant and arm.
+    """
+    count_columns = ",".join(_DEPTH.format(depth=depth) for depth in DEPTHS)
     with tables.connect() as connection:
         connection.register("counted", counted)
-        query = JUDGED.format(counts=counts)
-        rows: pa.Table = connection.sql(query, params={"most": searches}).to_arrow_table()
+        judged_sql = JUDGED.format(counts=count_columns)
+        rows: pa.Table = connection.sql(judged_sql, params={"most": searches}).to_arrow_table()
         return rows
 
 
 @dataclass(frozen=True)
 class SessionCounts:
-    """Counts by session.
+    """Counts of one tenant, or of the whole log, by session and arm.
 
     Attributes:
-        arms: names; the first is None, the whole log.
-        counts: by session, arm and `COUNTS`, shape (n_sessions, n_arms, n_counts).
+        arms: names of the arms; the first is None and stands for all arms together.
+        counts: counts by session, arm and `COUNTS`, shape (n_sessions, n_arms, n_counts).
     """
 
     arms: list[str | None]
@@ -190,112 +203,143 @@ class SessionCounts:
 
     @classmethod
     def from_rows(cls, rows: pa.Table) -> SessionCounts:
-        """From rows of `SESSIONS` of one or several days."""
+        """Sum rows of `SESSIONS`, and of `JUDGED`, of one or several days."""
         arms = [None, *pc.unique(rows["arm"]).drop_null().sort().to_pylist()]
-        names = pc.binary_join_element_wise(rows["tenant"], rows["session"], "\x00").combine_chunks()
-        session = names.dictionary_encode().indices.to_numpy()
+        session_keys = pc.binary_join_element_wise(rows["tenant"], rows["session"], "\x00").combine_chunks()
+        session = session_keys.dictionary_encode().indices.to_numpy()
         arm = pc.fill_null(pc.index_in(rows["arm"], pa.array(arms[1:], pa.string())), -1).to_numpy() + 1
         counts = np.zeros((int(session.max()) + 1, len(arms), len(COUNTS)))
-        for at, name in enumerate(COUNTS):
-            if name in rows.column_names:
-                np.add.at(counts[:, :, at], (session, arm), pc.fill_null(rows[name], 0).to_numpy())
+        for column, count in enumerate(COUNTS):
+            if count in rows.column_names:
+                np.add.at(counts[:, :, column], (session, arm), pc.fill_null(rows[count], 0).to_numpy())
         searched = counts[:, :, COUNTS.index("searches")] > 0
         counts[:, :, COUNTS.index("sessions")] = searched
         counts[:, :, COUNTS.index("clicking")] = searched & (counts[:, :, COUNTS.index("clicks")] > 0)
         return cls(arms, counts)
 
     def shares(self, chance: ResamplingSettings) -> Iterator[dict[str, Any]]:
-        """Rows of `online` without the tenant."""
+        """Yield rows of `online` without the tenant: each measure of each arm, with its bootstrap interval."""
         flat = self.counts.reshape(len(self.counts), -1)
-        values, drawn = self._values(flat.sum(axis=0)), resample(flat, self._values, chance.resamples, chance.seed)
-        low, high = np.nanpercentile(np.where(np.isnan(values), 0, drawn), ENDS, axis=0)
-        for at, arm in enumerate(self.arms):
-            for number, (measure, (_, denominator)) in enumerate(MEASURES.items()):
-                measure_sizes = self.counts[:, at, COUNTS.index(SIZES.get(denominator, denominator))]
-                if not np.isnan(values[at, number]):
-                    ends = {"low": low[at, number], "high": high[at, number]}
+        values = self._values(flat.sum(axis=0))
+        resampled = resample(flat, self._values, chance.resamples, chance.seed)
+        low, high = np.nanpercentile(np.where(np.isnan(values), 0, resampled), ENDS, axis=0)
+        for arm_index, arm in enumerate(self.arms):
+            for measure_index, (measure, (_, denominator)) in enumerate(MEASURES.items()):
+                measure_sizes = self.counts[:, arm_index, COUNTS.index(SIZES.get(denominator, denominator))]
+                if not np.isnan(values[arm_index, measure_index]):
+                    interval = {"low": low[arm_index, measure_index], "high": high[arm_index, measure_index]}
                     sizes = {"counted": int(measure_sizes.sum()), "sessions": int((measure_sizes > 0).sum())}
-                    yield {"arm": arm, "measure": measure, "value": values[at, number]} | ends | sizes
+                    yield {"arm": arm, "measure": measure, "value": values[arm_index, measure_index]} | interval | sizes
 
     def pairs(self, chance: ResamplingSettings) -> Rows:
-        """Rows of `online_pairs` without the tenant: each later arm against each earlier one."""
+        """Compute rows of `online_pairs` without the tenant: each later arm against each earlier one."""
         values = self._values(self.counts.reshape(len(self.counts), -1).sum(axis=0))
-        both = [
-            (other, arm, number)
+        comparisons = [
+            (other, arm, measure_index)
             for other, arm in combinations(range(1, len(self.arms)), 2)
-            for number in range(len(MEASURES))
-            if not np.isnan(values[arm, number] - values[other, number])
+            for measure_index in range(len(MEASURES))
+            if not np.isnan(values[arm, measure_index] - values[other, measure_index])
         ]
-        chance, rows = replace(chance, tests=len(both)), list[dict[str, Any]]()
-        p = {pair: self._p_values(*pair, chance) for pair in dict.fromkeys((other, arm) for other, arm, _ in both)}
-        for other, arm, number in both:
-            row: dict[str, Any] = {"arm": self.arms[arm], "other": self.arms[other], "measure": list(MEASURES)[number]}
-            row["difference"] = values[arm, number] - values[other, number]
-            row["low"], row["high"] = self._interval(other, arm, number, chance)
-            rows.append(row | {"p": p[other, arm][number]})
-        for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
-            row["p_holm"] = corrected
+        chance = replace(chance, tests=len(comparisons))
+        rows = list[dict[str, Any]]()
+        arm_pairs = dict.fromkeys((other, arm) for other, arm, _ in comparisons)
+        p_values = {arm_pair: self._p_values(*arm_pair, chance) for arm_pair in arm_pairs}
+        for other, arm, measure_index in comparisons:
+            row: dict[str, Any] = {
+                "arm": self.arms[arm],
+                "other": self.arms[other],
+                "measure": list(MEASURES)[measure_index],
+            }
+            row["difference"] = values[arm, measure_index] - values[other, measure_index]
+            row["low"], row["high"] = self._interval(other, arm, measure_index, chance)
+            rows.append(row | {"p": p_values[other, arm][measure_index]})
+        for row, p_holm in zip(rows, holm([row["p"] for row in rows]), strict=True):
+            row["p_holm"] = p_holm
         return rows
 
     def _interval(
         self, other: int, arm: int, number: int, chance: ResamplingSettings
     ) -> tuple[float | None, float | None]:
-        """Interval of the difference in a measure; none if few or identical sessions make an arm look certain."""
-        adds = np.stack([self._influence(arm_number, number) for arm_number in (arm, other)])
-        counted = ~np.isnan(adds)
-        adds = np.nan_to_num(adds)
-        if counted.sum(axis=1).min() < MIN_CLUSTERS or np.abs(adds).max(axis=1).min() <= 1e-12:
+        """Compute the interval of the difference of two arms in a measure.
+
+        Returns (None, None) if few or identical sessions would make an arm look certain.
+        """
+        influences = np.stack([self._influence(arm_number, number) for arm_number in (arm, other)])
+        has_data = ~np.isnan(influences)
+        influences = np.nan_to_num(influences)
+        if has_data.sum(axis=1).min() < MIN_CLUSTERS or np.abs(influences).max(axis=1).min() <= 1e-12:
             return None, None
         values = self._values(self.counts.reshape(len(self.counts), -1).sum(axis=0))[:, number]
-        return linearized_interval(values[arm] - values[other], (adds[0] - adds[1])[counted.any(axis=0)], chance)
+        return linearized_interval(
+            values[arm] - values[other], (influences[0] - influences[1])[has_data.any(axis=0)], chance
+        )
 
     def _influence(self, arm: int, number: int) -> Floats:
-        """Contribution of each session to an arm's share, shape (n_sessions,); NaN if it has no data."""
-        part, denominator = (self.counts[:, arm, COUNTS.index(name)] for name in list(MEASURES.values())[number])
+        """Compute the influence of each session on an arm's share, shape (n_sessions,); NaN if the session has no
+        data.
+        """
+        numerator, denominator = (self.counts[:, arm, COUNTS.index(name)] for name in list(MEASURES.values())[number])
         total = denominator.sum()
-        return np.where(denominator > 0, (part - part.sum() / total * denominator) / total, np.nan)
+        return np.where(denominator > 0, (numerator - numerator.sum() / total * denominator) / total, np.nan)
 
     def _p_values(self, other: int, arm: int, chance: ResamplingSettings) -> Floats:
-        """Two-sided p-value of each measure's difference, shape (n_measures,).
+        """Compute the two-sided p-value of each measure's difference, shape (n_measures,).
 
         Permutation test: arms of single-arm sessions are shuffled, and counts of sessions with both arms are swapped
         between them. A permutation that leaves an arm without data counts as reaching the difference (conservative).
         """
         sides = self.counts[:, [other, arm]]
         present: NDArray[np.bool_] = (sides != 0).any(axis=-1)
-        both = _merge_counts(sides[present.all(axis=1)], len(sides))
-        single = [_merge_counts(sides[present[:, at] & ~present[:, 1 - at]][:, at], len(sides)) for at in (0, 1)]
-        alone, of_arm = np.concatenate(single), np.repeat([False, True], [len(sessions) for sessions in single])
-        total, random = alone.sum(axis=0) + both.sum(axis=(0, 1)), np.random.default_rng(chance.seed)
+        both_counts = _merge_counts(sides[present.all(axis=1)], len(sides))
+        single = [
+            _merge_counts(sides[present[:, side] & ~present[:, 1 - side]][:, side], len(sides)) for side in (0, 1)
+        ]
+        single_counts = np.concatenate(single)
+        is_of_arm = np.repeat([False, True], [len(sessions) for sessions in single])
+        total = single_counts.sum(axis=0) + both_counts.sum(axis=(0, 1))
+        random = np.random.default_rng(chance.seed)
 
         def distance(sums: Floats) -> Floats:
+            """Absolute difference of each measure, if one arm has these sums and the other has the rest."""
             values = [self._shares(arm_sums) for arm_sums in (sums, total - sums)]
             return np.abs(values[0] - values[1])
 
-        least = distance(sides[:, 1].sum(axis=0)) * (1 - 1e-12) - 1e-12
-        n_reached = np.zeros(len(least), np.int64)
+        # A permutation with the same difference counts, in spite of rounding.
+        threshold = distance(sides[:, 1].sum(axis=0)) * (1 - 1e-12) - 1e-12
+        n_reached = np.zeros(len(threshold), np.int64)
         for start in range(0, chance.signs, _DRAWS_AT_ONCE):
             count = min(_DRAWS_AT_ONCE, chance.signs - start)
-            shuffled = random.permuted(np.tile(of_arm, (count, 1)), axis=1)
-            stays = random.random((count, len(both))) < 0.5
-            sums = shuffled @ alone + stays @ (both[:, 1] - both[:, 0]) + both[:, 0].sum(axis=0)
-            n_reached += (~(distance(sums) < least)).sum(axis=0)
+            shuffled = random.permuted(np.tile(is_of_arm, (count, 1)), axis=1)
+            keeps_arm = random.random((count, len(both_counts))) < 0.5
+            sums = (
+                shuffled @ single_counts
+                + keeps_arm @ (both_counts[:, 1] - both_counts[:, 0])
+                + both_counts[:, 0].sum(axis=0)
+            )
+            n_reached += (~(distance(sums) < threshold)).sum(axis=0)
         return np.asarray((n_reached + 1) / (chance.signs + 1))
 
     def _values(self, sums: Floats) -> Floats:
-        """Shares from sums, shape (..., n_arms, n_measures); NaN without data."""
+        """Compute measures of all arms from flattened sums, shape (..., n_arms, n_measures); NaN without data."""
         return self._shares(sums.reshape(*sums.shape[:-1], *self.counts.shape[1:]))
 
     @staticmethod
     def _shares(sums: Floats) -> Floats:
-        """Measures from sums of shape (..., n_counts), shape (..., n_measures)."""
-        part, denominator = (np.array([COUNTS.index(pair[side]) for pair in MEASURES.values()]) for side in (0, 1))
+        """Compute measures, shape (..., n_measures), from sums of counts, shape (..., n_counts)."""
+        numerator, denominator = (
+            np.array([COUNTS.index(count_names[side]) for count_names in MEASURES.values()]) for side in (0, 1)
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(sums[..., part] / sums[..., denominator])
+            return np.asarray(sums[..., numerator] / sums[..., denominator])
 
 
 def _merge_counts(counts: Floats, sessions: int) -> Floats:
-    """Merge sessions so that at most about `_MAX_UNITS` units remain over all kinds of sessions."""
+    """Merge sessions into units, so that at most about `_MAX_UNITS` units remain over all kinds of sessions.
+
+    Args:
+        counts: counts of one kind of sessions, by session, shape (n_sessions, ...).
+        sessions: number of sessions of all kinds.
+    """
     units = -(-len(counts) * _MAX_UNITS // max(sessions, _MAX_UNITS))
     merged = np.zeros((units, *counts.shape[1:]))
     if units:

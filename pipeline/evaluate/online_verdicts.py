@@ -25,9 +25,9 @@ from darklode.schemas.mining import LogSettings
 ONLINE_VERDICTS_STAGE = Stage("online_verdicts", 3, ("impressions", "chunks"), ("online_verdicts",))
 
 SEARCHES = 50
-"""Default number of searches per tenant and arm."""
+"""Default number of searches per tenant and arm; the judge reads up to 20 documents of each."""
 BLOCKS = 8
-"""Number of blocks of a tenant's documents; each is judged and recorded together."""
+"""Number of blocks of a tenant's documents. Each is judged and recorded together, so more lose less if a run stops."""
 
 # Searches with several arms or none are sampled as if they were one more arm.
 DRAWN = f"""{SHOWN}
@@ -73,12 +73,12 @@ def online_verdicts(
     a block of a tenant's queries.
 
     Args:
-        tables: `impressions` and `chunks`.
-        output: `online_verdicts`; its facts count labels and judged chunks.
-        settings: whose searches count.
-        searches: number per tenant and arm.
+        tables: must contain `impressions` and `chunks`.
+        output: receives `online_verdicts`; its facts count labels and judged chunks.
+        settings: which users' searches count (bots are left out).
+        searches: number of sampled searches per tenant and arm.
         judge_for: builds a tenant's judge.
-        seed: of the sample.
+        seed: random seed of the sample.
 
     Raises:
         ValueError: replies break the judge's contract (`check_replies`).
@@ -93,20 +93,21 @@ def online_verdicts(
         JudgingSession(output, rows.num_rows, progress_count="shown") as session,
     ):
         for block in blocks:
-            opened = tenants.get(block["tenant"])
+            open_tenant = tenants.get(block["tenant"])
             in_block = pc.and_(pc.equal(rows["tenant"], block["tenant"]), pc.equal(rows["block"], block["block"]))
-            if opened is not None:
-                _JudgedBlock(opened, rows.filter(in_block), session, output).judge(
+            if open_tenant is not None:
+                _JudgedBlock(open_tenant, rows.filter(in_block), session, output).judge(
                     f"{block['tenant']}/{block['block']}"
                 )
-    shown, total = session.counts["shown"], rows.num_rows
-    lost = {"its tenant has no documents": total - shown} if total > shown else {}
-    output.count(FunnelStep("online_verdicts", "drawn documents", total, "verdicts", shown, lost))
+    n_shown = session.counts["shown"]
+    n_drawn = rows.num_rows
+    dropped = {"its tenant has no documents": n_drawn - n_shown} if n_drawn > n_shown else {}
+    output.count(FunnelStep("online_verdicts", "drawn documents", n_drawn, "verdicts", n_shown, dropped))
     output.facts |= {name: session.counts[name] for name in ("shown", "relevant", "not_relevant", "unknown", "chunks")}
 
 
 def _draw_searches(tables: Tables, settings: LogSettings, searches: int, seed: int) -> pa.Table:
-    """The documents shown in the sampled searches, in the order of `CHOSEN`."""
+    """Read the documents shown in the sampled searches, in the order of `CHOSEN`."""
     sample: pa.Table | None = None
     for day, parts in tables.by_day("impressions", "timestamp").items():
         with tables.with_parts("impressions", parts).connect() as connection:
@@ -132,7 +133,14 @@ OWN = ("date", "arm", "search_id", "session", "query_id", "query", "doc_id", "po
 
 @dataclass(frozen=True)
 class _JudgedBlock:
-    """A block of shown documents of a tenant, and where their verdicts go."""
+    """A block of shown documents of a tenant.
+
+    Attributes:
+        opened: the tenant's chunks and judge.
+        rows: shown documents, in the order of `CHOSEN`.
+        session: calls the judge, and counts verdicts.
+        output: receives the verdicts.
+    """
 
     opened: OpenTenant
     rows: pa.Table
@@ -140,26 +148,27 @@ class _JudgedBlock:
     output: Output
 
     def judge(self, name: str) -> None:
-        """Judge the documents unless done before."""
-        judge, rows, texts = self.opened.judge, Digest(len(OWN)), Digest(2)
-        rows.update([pc.fill_null(self.rows[name].cast(pa.string()), "") for name in OWN])
-        texts.update(self._judged_documents.shown.select(["chunk_id", "chunk_hash"]).columns)
-        basis = f"{judge.judge_id} {rows.hexdigest()} {texts.hexdigest()}"
-        self.session.unit(name, basis, self._write, judge)
+        """Judge the documents, unless they were judged before with the same judge, rows and texts."""
+        judge = self.opened.judge
+        rows_digest = Digest(len(OWN))
+        texts_digest = Digest(2)
+        rows_digest.update([pc.fill_null(self.rows[name].cast(pa.string()), "") for name in OWN])
+        texts_digest.update(self._judged_documents.shown.select(["chunk_id", "chunk_hash"]).columns)
+        fingerprint = f"{judge.judge_id} {rows_digest.hexdigest()} {texts_digest.hexdigest()}"
+        self.session.unit(name, fingerprint, self._write, judge)
 
     @cached_property
     def _judged_documents(self) -> JudgedDocuments:
         return JudgedDocuments.from_queries(self.opened, self.rows, self.rows["doc_id"])
 
     def _write(self) -> Mapping[str, int]:
-        judge, documents = self.opened.judge, self._judged_documents
-        replies = self.session.replies(
-            judge, documents.shown, unit_progress=0
-        )  # it counts documents shown, the judge their chunks
-        document_index, judge_id = (
-            pa.array(documents.document_index),
-            pa.repeat(pa.scalar(judge.judge_id), self.rows.num_rows),
-        )
+        """Judge the documents' chunks and write a verdict per document; returns counts for the facts."""
+        judge = self.opened.judge
+        documents = self._judged_documents
+        # Progress counts shown documents, but the judge gets their chunks, so it adds nothing to it.
+        replies = self.session.replies(judge, documents.shown, unit_progress=0)
+        document_index = pa.array(documents.document_index)
+        judge_id = pa.repeat(pa.scalar(judge.judge_id), self.rows.num_rows)
         relevant, probability = (column.take(document_index) for column in documents.label_documents(replies))
         columns = {"relevant": relevant, "probability": probability, "judge_id": judge_id}
         verdicts = ONLINE_VERDICTS.rows({name: self.rows[name] for name in ("tenant", *OWN)} | columns)

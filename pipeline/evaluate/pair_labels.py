@@ -31,6 +31,8 @@ from darklode.schemas.tables import TABLES
 MANUAL = Stage("manual_labels", 1, ("documents",), ("manual_labels", "manual_texts"))
 
 SAID = ("satisfaction", "relevance")
+"""Columns that hold labels; a row needs at least one of them."""
+
 USUAL = {
     "query": ("query", "query_text"),
     "document": ("document", "doc_id", "document_id", "text"),
@@ -38,6 +40,8 @@ USUAL = {
     "relevance": ("relevance",),
     "tenant": ("tenant",),
 }
+"""Column names that are recognized in a file, by their meaning."""
+
 COLUMNS = ColumnMapping("evaluate.human_labels", {}, USUAL, ("query", "document"), "query", events=True)
 
 TEXTS = """
@@ -59,8 +63,8 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
     missing. Of repeated pairs the first row counts.
 
     Args:
-        tables: `documents`.
-        output: `manual_labels`, sorted by key, `manual_texts` and the rejects.
+        tables: must contain `documents`.
+        output: receives `manual_labels`, sorted by key, `manual_texts` and the rejects.
         settings: default tenant, maximum row length and maximum share of rejects.
         file: CSV or TSV with a header, JSON lines or Parquet, or a folder of these.
         text_characters: length of a document's text after its title.
@@ -69,7 +73,9 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
         InputError: the file cannot be read, or a column is missing.
         TooManyRejects: more than `settings.max_reject_share` of the rows are unusable.
     """
-    files, seen_keys, rows = list_files(file), SeenKeys(), [TABLES["manual_labels"].empty()]
+    files = list_files(file)
+    seen_keys = SeenKeys()
+    rows = [TABLES["manual_labels"].empty()]
     intake = Intake(output, "labels", file, files)
     known_documents = tables.read("documents", ["tenant", "doc_id"])
     ids = pc.binary_join_element_wise(known_documents["tenant"], known_documents["doc_id"], "\x1f").combine_chunks()
@@ -91,26 +97,30 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
 def _select_usable(
     block: RowBlock, known_documents: pa.Array, seen_keys: SeenKeys, intake: Intake, settings: IngestSettings
 ) -> pa.Table:
-    """Rows of `manual_labels` in the order of the file."""
+    """Convert usable rows to rows of `manual_labels`, in the order of the file; the others become rejects."""
     faults = common_faults(block, "", settings, "query")
     faults.append(("no document", is_blank(block.columns["document"])))
     complete = drop_faulty(block, faults, intake).complete(settings)
     labels_by_column = {name: _parse_labels(complete.columns.get(name, complete.nulls())) for name in SAID}
-    names = pc.binary_join_element_wise(complete.columns["tenant"], blank_to_null(complete.columns["document"]), "\x1f")
-    ours = mask(pc.is_in(names, value_set=known_documents))
-    wordy = mask(pc.match_substring_regex(pc.utf8_trim_whitespace(complete.columns["document"]), r"\s"))
-    bad: list[tuple[str, Mask]] = [
-        (f"{name} is neither 0 nor 1", wrong) for name, (_, wrong) in labels_by_column.items()
+    document_keys = pc.binary_join_element_wise(
+        complete.columns["tenant"], blank_to_null(complete.columns["document"]), "\x1f"
+    )
+    is_known = mask(pc.is_in(document_keys, value_set=known_documents))
+    has_spaces = mask(pc.match_substring_regex(pc.utf8_trim_whitespace(complete.columns["document"]), r"\s"))
+    label_faults: list[tuple[str, Mask]] = [
+        (f"{name} is neither 0 nor 1", is_invalid) for name, (_, is_invalid) in labels_by_column.items()
     ]
-    bad.append(("no label", np.logical_and.reduce([mask(values.is_null()) for values, _ in labels_by_column.values()])))
-    bad.append(("document is neither a known id nor a text", ~ours & ~wordy))
-    fine = ~np.logical_or.reduce([hit for _, hit in bad])
-    remaining = drop_faulty(complete, bad, intake)
-    rows = _rows(remaining, ours[fine]).append_column("at", pa.array(np.flatnonzero(fine)))
+    label_faults.append(
+        ("no label", np.logical_and.reduce([mask(values.is_null()) for values, _ in labels_by_column.values()]))
+    )
+    label_faults.append(("document is neither a known id nor a text", ~is_known & ~has_spaces))
+    is_usable = ~np.logical_or.reduce([is_faulty for _, is_faulty in label_faults])
+    usable = drop_faulty(complete, label_faults, intake)
+    rows = _rows(usable, is_known[is_usable]).append_column("at", pa.array(np.flatnonzero(is_usable)))
     keys = keys_of(*(rows[name].to_pylist() for name in ("tenant", "pair")))
-    again = seen_keys.find_repeated(keys)
-    drop_faulty(remaining, [("pair repeated", again)], intake)
-    new_rows = rows.filter(pa.array(~again))
+    is_repeated = seen_keys.find_repeated(keys)
+    drop_faulty(usable, [("pair repeated", is_repeated)], intake)
+    new_rows = rows.filter(pa.array(~is_repeated))
     columns = {name: new_rows[name] for name in ("tenant", "query_id", "query", "text_id", "text")}
     return TABLES["manual_labels"].rows(
         columns | {name: values.take(new_rows["at"]) for name, (values, _) in labels_by_column.items()}
@@ -118,13 +128,20 @@ def _select_usable(
 
 
 def _rows(block: RowBlock, ours: NDArray[np.bool_]) -> pa.Table:
-    """The pairs with their ids, and the texts of documents that the run does not have."""
+    """Build the pairs with their ids, and the texts of documents that the run does not have.
+
+    Args:
+        block: usable rows.
+        ours: whether each row names a document of the run by its id.
+    """
     import hashlib
 
-    queries, documents = blank_to_null(block.columns["query"]), blank_to_null(block.columns["document"])
-    hashed = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in queries.to_pylist()]
-    own = [f"text-{hashlib.sha256(text.encode()).hexdigest()[:16]}" for text in documents.to_pylist()]
-    query_id, text_id = pa.array(hashed, pa.string()), pc.if_else(pa.array(ours), documents, pa.array(own, pa.string()))
+    queries = blank_to_null(block.columns["query"])
+    documents = blank_to_null(block.columns["document"])
+    query_ids = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in queries.to_pylist()]
+    ids_of_texts = [f"text-{hashlib.sha256(text.encode()).hexdigest()[:16]}" for text in documents.to_pylist()]
+    query_id = pa.array(query_ids, pa.string())
+    text_id = pc.if_else(pa.array(ours), documents, pa.array(ids_of_texts, pa.string()))
     return pa.table(
         {
             "tenant": block.columns["tenant"],
@@ -138,10 +155,10 @@ def _rows(block: RowBlock, ours: NDArray[np.bool_]) -> pa.Table:
 
 
 def _parse_labels(texts: pa.Array) -> tuple[pa.Array, Mask]:
-    """Parsed labels, null if empty; and a mask of invalid texts."""
+    """Parse labels: true, false, or null if empty; also returns a mask of invalid texts."""
     lowercase = pc.utf8_lower(blank_to_null(texts))
     number = pc.replace_substring_regex(lowercase, r"\.0*$", "")
-    yes = pc.or_(pc.is_in(lowercase, pa.array(TRUE)), pc.equal(number, "1"))
-    no = pc.or_(pc.is_in(lowercase, pa.array(FALSE)), pc.equal(number, "0"))
-    values = pc.if_else(pc.fill_null(yes, False), True, pc.if_else(pc.fill_null(no, False), False, None))
+    is_yes = pc.or_(pc.is_in(lowercase, pa.array(TRUE)), pc.equal(number, "1"))
+    is_no = pc.or_(pc.is_in(lowercase, pa.array(FALSE)), pc.equal(number, "0"))
+    values = pc.if_else(pc.fill_null(is_yes, False), True, pc.if_else(pc.fill_null(is_no, False), False, None))
     return values, mask(pc.and_(values.is_null(), lowercase.is_valid()))

@@ -39,18 +39,18 @@ def manual_scores(
     One unit per tenant and system.
 
     Args:
-        tables: `manual_labels` and `manual_texts`.
-        output: `manual_scores`.
+        tables: must contain `manual_labels` and `manual_texts`.
+        output: receives `manual_scores`.
         systems: builds each retriever, by name.
         identities: everything that can change each system's scores.
     """
-    basis = [digest(tables.parts(name)) for name in SCORES.reads]
+    input_digests = [digest(tables.parts(name)) for name in SCORES.reads]
     labels = tables.read("manual_labels", ["tenant", "query_id", "query", "text_id"])
     tenants = pc.unique(labels["tenant"]).sort().to_pylist()
     for number, (name, factory) in enumerate(systems.items()):
         output.progress(number, len(systems), name)
         for tenant in tenants:
-            with output.unit(f"{tenant!r} {name!r}", key_of(*basis, identities[name])) as unit:
+            with output.unit(f"{tenant!r} {name!r}", key_of(*input_digests, identities[name])) as unit:
                 if not unit.done:
                     tenant_labels = labels.filter(pc.equal(labels["tenant"], tenant)).combine_chunks()
                     output.write(

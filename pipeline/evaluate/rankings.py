@@ -34,9 +34,9 @@ def rank_all(
     Memory: the retriever, and the rankings of 1,024 queries.
 
     Args:
-        tables: `test_queries`, `test_texts`, and `chunks` if these are searched.
-        output: `test_rankings`; unusable rows of run files are rejects.
-        depth: of the rankings.
+        tables: must contain `test_queries`, `test_texts`, and `chunks` if these are searched.
+        output: receives `test_rankings`; unusable rows of run files are rejects.
+        depth: maximum length of the rankings.
         systems: builds each retriever on a tenant's texts, by name.
         identities: everything that can change each retriever's rankings.
         run_files: TREC run files of other systems.
@@ -51,21 +51,22 @@ def rank_all(
         raise SettingsError(f"two systems have the same name ({', '.join(names)}); rename a run file")
     texts = "chunks" if "chunks" in tables else "test_texts"
     searched = tables.with_parts("chunks", tables.parts(texts)).with_parts("queries", tables.parts("test_queries"))
-    basis, done = [digest(tables.parts(name)) for name in (texts, "test_queries")], 0
+    input_digests = [digest(tables.parts(name)) for name in (texts, "test_queries")]
+    n_done = 0
     tenants = pc.unique(tables.read("test_queries", ["tenant"])["tenant"]).sort().to_pylist()
     total = len(systems) * len(tenants) + len(run_files)
     for name, factory in systems.items():
         for tenant in tenants:
-            with output.unit(f"{tenant!r} {name!r}", key_of(*basis, identities[name])) as unit:
+            with output.unit(f"{tenant!r} {name!r}", key_of(*input_digests, identities[name])) as unit:
                 if not unit.done:
                     _search(searched, output, unit, RankedLists(searched, tenant, ((name, factory),), depth, ""))
-            done += 1
-            output.progress(done, total, name)
+            n_done += 1
+            output.progress(n_done, total, name)
     for run in runs:
         for rows in run.lists(tables.with_parts("chunks", tables.parts(texts)), output, depth):
             output.write("test_rankings", rows)
-        done += 1
-        output.progress(done, total, run.name)
+        n_done += 1
+        output.progress(n_done, total, run.name)
     _count(tables, output, len(names))
 
 

@@ -97,9 +97,9 @@ class RunFile:
         Unknown documents keep their rank and count as unjudged.
 
         Args:
-            tables: `test_queries`, and as `chunks` the searched texts.
+            tables: must contain `test_queries`, and as `chunks` the searched texts.
             output: rejects and a funnel step.
-            depth: of the rankings.
+            depth: maximum length of the rankings.
 
         Raises:
             InputError: the file cannot be read, or has no test query.

@@ -38,7 +38,7 @@ class EvaluationQueries:
     """The test queries.
 
     Attributes:
-        rows: of `test_queries`, by tenant and query_id.
+        rows: rows of `test_queries`, by tenant and query_id.
         groups: cluster of each query, from 0, shape (n_queries,).
     """
 
@@ -84,11 +84,11 @@ def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, syst
     Memory: 8 bytes per query × measure × system, and the rankings of 128 queries.
 
     Args:
-        tables: `test_queries`, `test_labels` and `test_rankings`.
-        output: `evaluation`, `evaluation_queries` and `evaluation_pairs`.
+        tables: must contain `test_queries`, `test_labels` and `test_rankings`.
+        output: receives `evaluation`, `evaluation_queries` and `evaluation_pairs`.
         settings: measures, resamples and sign flips.
-        systems: names, in the order of the tables.
-        seed: of resamples and sign flips.
+        systems: names of the systems, in the order of the output rows.
+        seed: random seed of resamples and sign flips.
     """
     test_queries, names = EvaluationQueries.from_tables(tables), settings.measures
     chance = ResamplingSettings(settings.n_resamples, settings.permutations, seed)

@@ -54,8 +54,8 @@ def of_a_build(tables: Tables, output: Output) -> None:
     """Write the test split's queries and labels; queries that share a positive with training are marked.
 
     Args:
-        tables: `queries`, `qrels` and `held_out`.
-        output: `test_queries` and `test_labels`; `test_texts` stays empty.
+        tables: must contain `queries`, `qrels` and `held_out`.
+        output: receives `test_queries` and `test_labels`; `test_texts` stays empty.
 
     Raises:
         ArtifactError: no query of the test split has a positive.
@@ -78,8 +78,8 @@ def of_a_log(tables: Tables, output: Output, *, text_characters: int) -> None:
     """Write the queries and labels of the test period, and the documents of its pool as triplets show them.
 
     Args:
-        tables: `mined_test`, `mined_test_pool`, `query_clusters` and `documents`.
-        output: `test_queries`, `test_labels` and `test_texts`.
+        tables: must contain `mined_test`, `mined_test_pool`, `query_clusters` and `documents`.
+        output: receives `test_queries`, `test_labels` and `test_texts`.
         text_characters: length of a document's text after its title.
 
     Raises:

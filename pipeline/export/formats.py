@@ -24,7 +24,7 @@ EXPORTS = KindGroup("exports", "darklode.pipeline.export.kinds", separator="-")
 _HIDDEN = ("qrels", "rankings")  # rankings show the pool, which contains every positive
 
 MAX_TENANTS = 5
-"""Tenants listed in an error."""
+"""Maximum number of tenants listed in an error message."""
 
 _TEST = """
     CREATE OR REPLACE VIEW test_queries AS SELECT tenant, query_id FROM queries_by_split WHERE split = 'test'
@@ -69,7 +69,8 @@ def export(run: Run, format: str, to: Path, withhold_test: Path | None = None, t
             no positives, or the format has no labels of the test split.
     """
     kind = format_of(format)
-    tables, to = _open(run, format, kind, tenant), to.expanduser().resolve()
+    tables = _open(run, format, kind, tenant)
+    to = to.expanduser().resolve()
     if withhold_test is None:
         with _built(kind, tables, to) as built:
             built.replace(to)
@@ -78,13 +79,14 @@ def export(run: Run, format: str, to: Path, withhold_test: Path | None = None, t
     withheld_folder = withhold_test.expanduser().resolve()
     if to.is_relative_to(withheld_folder) or withheld_folder.is_relative_to(to):
         raise ExportError(f"{withheld_folder} and {to} contain one another; use separate folders")
-    with _built(kind, withheld, withheld_folder) as built_kept, _built(kind, public, to) as built:
-        built_kept.replace(withheld_folder)
+    with _built(kind, withheld, withheld_folder) as built_withheld, _built(kind, public, to) as built:
+        built_withheld.replace(withheld_folder)
         built.replace(to)
     return sorted(_files(to) + _files(withheld_folder))
 
 
 def _files(folder: Path) -> list[Path]:
+    """All files below a folder, sorted."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
@@ -97,8 +99,9 @@ def _built(kind: Format, tables: Tables, to: Path) -> Iterator[Path]:
 
 
 def _open(run: Run, format: str, kind: Format, tenant: str | None) -> Tables:
-    present = run.parts()
-    missing = ", ".join(table for table in kind.tables if table not in present)
+    """Open the tables that a format reads; raises ExportError if a table or the tenant is missing."""
+    parts = run.parts()
+    missing = ", ".join(table for table in kind.tables if table not in parts)
     if missing:
         command = "`darklode build`" if len(kind.tables) > 1 else "`darklode build` or `darklode mine`"
         raise ExportError(f"{run.store.url} has no {missing}, required by {format}; run {command} to completion")
@@ -108,20 +111,23 @@ def _open(run: Run, format: str, kind: Format, tenant: str | None) -> Tables:
 
 
 def _check_tenant(run: Run, kind: Format, tenant: str) -> None:
+    """Raise ExportError if a run does not have a tenant; the message names similar ones."""
     table = kind.tables[0]
     tenants = run.tables(table).sql(f"SELECT DISTINCT tenant FROM {table} ORDER BY tenant")["tenant"].to_pylist()
     if tenant not in tenants:
-        close = get_close_matches(tenant, tenants, n=1, cutoff=0.5) or tenants[:MAX_TENANTS]
-        more = (
+        suggestions = get_close_matches(tenant, tenants, n=1, cutoff=0.5) or tenants[:MAX_TENANTS]
+        omitted = (
             f" and {len(tenants) - MAX_TENANTS} more"
-            if len(tenants) > MAX_TENANTS and close == tenants[:MAX_TENANTS]
+            if len(tenants) > MAX_TENANTS and suggestions == tenants[:MAX_TENANTS]
             else ""
         )
-        raise ExportError(f"{run.store.url} has no tenant {tenant!r}; it has {', '.join(map(repr, close))}{more}")
+        raise ExportError(
+            f"{run.store.url} has no tenant {tenant!r}; it has {', '.join(map(repr, suggestions))}{omitted}"
+        )
 
 
 class _TenantTables(Tables):
-    """Tables of a run, restricted to one tenant or not."""
+    """Tables of a run, restricted to a tenant if one is given."""
 
     def __init__(self, run: Run, names: tuple[str, ...], tenant: str | None) -> None:
         super().__init__(run.store, select_tables(run.parts(), *names))

@@ -14,6 +14,7 @@ from darklode.pipeline.export.writers import any_row
 BLOCK = 1 << 27
 """Bytes of text grouped at a time, because DuckDB holds aggregated lists in memory."""
 
+# Queries numbered by block of about {size} bytes of text, in the order of split, tenant and query.
 _BLOCKS = """
     CREATE TEMP TABLE query_blocks AS
     WITH sizes AS (
@@ -26,6 +27,7 @@ _BLOCKS = """
     FROM sizes
 """
 
+# The queries of a block. A negative with the id or the text of a positive of its query is omitted.
 _GROUPED = """
     CREATE OR REPLACE TEMP TABLE grouped AS
     WITH block AS (
@@ -74,12 +76,12 @@ def group_triplets(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
     """
     connection.execute(_BLOCKS.format(size=BLOCK))
     blocks = connection.execute("SELECT DISTINCT split, block FROM query_blocks ORDER BY split, block").fetchall()
-    usable = False
+    has_negative = False
     for split, block in blocks:
         connection.execute(_GROUPED, {"split": split, "block": block})
-        usable = usable or any_row(connection, "FROM grouped WHERE len(negatives) > 0")
+        has_negative = has_negative or any_row(connection, "FROM grouped WHERE len(negatives) > 0")
         yield split
-    if not usable:
+    if not has_negative:
         raise ExportError("every negative is also a positive of its query; check the table `triplets`")
 
 

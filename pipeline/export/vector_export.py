@@ -59,7 +59,7 @@ def export_points(source: VectorSource, name: str, to: Path, ids: pa.Table | Non
 
 
 def semantic_ids(tables: Tables) -> pa.Table:
-    """Text_id and semantic_id of an index: codes and disambiguation, joined by hyphens."""
+    """Table of text_id and semantic_id of an index; a semantic_id is codes and disambiguation, joined by hyphens."""
     return tables.sql("""
         SELECT text_id, array_to_string(codes || [disambiguation], '-') AS semantic_id
         FROM semantic_ids ORDER BY text_id
@@ -67,24 +67,26 @@ def semantic_ids(tables: Tables) -> pa.Table:
 
 
 def _write(source: VectorSource, engine: Engine, ids: pa.Table | None, folder: Path) -> tuple[int, int]:
-    dimensions = count = files = 0
+    """Write the files `points-*`; returns the dimensions of the vectors and the number of texts."""
+    dimensions = count = n_files = 0
     with scratch() as connection:
         for block in _blocks(source, ids):
-            dimensions, count = block["vector"].type.list_size, count + block.num_rows
+            dimensions = block["vector"].type.list_size
+            count += block.num_rows
             connection.register("block", block)
             lines = connection.sql(_LINES.format(line=engine.line), params={"tenant": source.tenant}).to_arrow_table()
             for part in _parts(lines["line"].combine_chunks()):
                 body = engine.between.join(value.as_buffer() for value in part)
-                (folder / f"points-{files:05}.{engine.ending}").write_bytes(engine.before + body + engine.after)
-                files += 1
+                (folder / f"points-{n_files:05}.{engine.ending}").write_bytes(engine.before + body + engine.after)
+                n_files += 1
     return dimensions, count
 
 
 def _parts(lines: pa.Array) -> Iterator[pa.Array]:
     """Split lines into pieces of about `BYTES`."""
     lengths = pc.binary_length(lines).to_numpy().astype(np.int64)
-    ends = np.flatnonzero(np.diff(np.cumsum(lengths) // BYTES)) + 1
-    for start, end in zip([0, *ends], [*ends, len(lines)], strict=True):
+    boundaries = np.flatnonzero(np.diff(np.cumsum(lengths) // BYTES)) + 1
+    for start, end in zip([0, *boundaries], [*boundaries, len(lines)], strict=True):
         yield lines.slice(start, end - start)
 
 
@@ -95,10 +97,12 @@ def _blocks(source: VectorSource, ids: pa.Table | None) -> Iterator[pa.Table]:
         if ids is not None:
             codes = ids["semantic_id"].take(pc.index_in(piece["text_id"], value_set=ids["text_id"].combine_chunks()))
         for start, vectors in source.stored_vectors.blocks(piece["content_hash"], BLOCK):
-            rows = piece.slice(start, len(vectors)).select([n for n in TEXT_COLUMNS.names if n != "content_hash"])
-            numbers = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+            rows = piece.slice(start, len(vectors)).select(
+                [name for name in TEXT_COLUMNS.names if name != "content_hash"]
+            )
+            vector_column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
             rows = rows.append_column("semantic_id", codes.slice(start, len(vectors)))
-            rows = rows.append_column("vector", numbers)
+            rows = rows.append_column("vector", vector_column)
             yield rows.append_column("position", pa.array(np.arange(len(vectors))))
 
 

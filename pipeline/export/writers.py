@@ -21,7 +21,7 @@ JSON_LINES: Final = "FORMAT json"
 TSV: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER true"
 LINES: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER false"
 
-ROW_GROUP = 8192
+ROW_GROUP = 8192  # rows per row group: fixed, so that the same rows give the same file
 
 
 @contextmanager
@@ -80,16 +80,17 @@ def copy_parquet(connection: duckdb.DuckDBPyConnection, query: str, path: Path) 
     """
     reader = connection.sql(query).to_arrow_reader(ROW_GROUP)
     groups = _row_groups(reader)
-    first = next(groups, None)
-    if first is None:
+    first_group = next(groups, None)
+    if first_group is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with pq.ParquetWriter(path, reader.schema, compression="zstd") as writer:
-        for group in chain([first], groups):
+        for group in chain([first_group], groups):
             writer.write_table(group)
 
 
 def _row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """Regroup the batches of a query into tables of ROW_GROUP rows, whose sizes do not depend on DuckDB's threads."""
     buffered = reader.schema.empty_table()
     for batch in reader:
         buffered = pa.concat_tables([buffered, pa.Table.from_batches([batch])])
@@ -148,15 +149,16 @@ LABELLED = """
     SELECT 'query' AS kind, tenant, query_id AS id FROM queries UNION ALL
     SELECT 'chunk' AS kind, tenant, chunk_id AS id FROM chunks
 """
-"""The ids of a benchmark."""
+"""SQL of the ids of a benchmark, whose passages are chunks."""
 
 TRAINED = """
     SELECT DISTINCT 'query' AS kind, tenant, query_id AS id FROM triplets UNION ALL
     SELECT DISTINCT 'passage' AS kind, tenant, unnest([positive_id] || negative_ids) AS id FROM triplets
 """
-"""The ids of triplets, whatever their passages are: chunks or documents."""
+"""SQL of the ids in triplets, whose passages are chunks (build) or documents (mining)."""
 
-_MAP = """
+# Ids that the export changed, with the original ones.
+_CHANGED_IDS = """
     SELECT kind, exported(tenant, id) AS exported, tenant, id FROM ids
     WHERE exported(tenant, id) <> id ORDER BY kind, tenant, id
 """
@@ -175,15 +177,15 @@ def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = LABELLED) -> No
     connection.execute(_ONE_LINE)
     connection.execute(f"CREATE TEMP VIEW ids AS {ids}")
     tenants = connection.execute("SELECT DISTINCT tenant FROM ids LIMIT 2").fetchall()
-    several = "replace(safe_id(tenant), '/', '%2F') || '/' || safe_id(id)"
-    exported = several if len(tenants) > 1 else "safe_id(id)"
+    id_with_tenant = "replace(safe_id(tenant), '/', '%2F') || '/' || safe_id(id)"
+    exported = id_with_tenant if len(tenants) > 1 else "safe_id(id)"
     connection.execute(f"CREATE TEMP MACRO exported(tenant, id) AS {exported}")
 
 
 def write_id_map(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write `id_map.jsonl` {kind, exported, tenant, id} with all changed ids; no file if there are none."""
     if any_row(connection, "FROM ids WHERE exported(tenant, id) <> id"):
-        copy(connection, _MAP, folder / "id_map.jsonl", JSON_LINES)
+        copy(connection, _CHANGED_IDS, folder / "id_map.jsonl", JSON_LINES)
 
 
 def write_card(folder: Path, configs: Files, text: str, front: Mapping[str, object] | None = None) -> None:
@@ -205,5 +207,5 @@ def write_card(folder: Path, configs: Files, text: str, front: Mapping[str, obje
 def human_labels_note(connection: duckdb.DuckDBPyConnection) -> str:
     """A paragraph on human labels in `qrels`; empty if there are none."""
     counts = "SELECT count(*) FILTER (source = 'human'), count(*) FROM qrels"
-    human, labels = connection.execute(counts).fetchall()[0]
-    return f"\n{human:,} of {labels:,} labels are human labels that replace the judge's.\n" if human else ""
+    n_human, n_labels = connection.execute(counts).fetchall()[0]
+    return f"\n{n_human:,} of {n_labels:,} labels are human labels that replace the judge's.\n" if n_human else ""

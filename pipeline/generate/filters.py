@@ -27,19 +27,20 @@ FILTER_GENERATED = Stage(
 )
 
 SHORTEST, LONGEST = 5, 95
-"""Percentiles of the word counts of the tenant's train queries; queries outside are dropped."""
+"""Percentiles of the word counts of a tenant's train queries: the minimum and maximum for generated queries."""
 
 MAX_COPIED_SHARE = 0.8
-"""Maximum share of a query's words that are one contiguous run in its text."""
-
+"""Maximum share of a query's words that occur in this order, without a gap, in the text it was generated from."""
 
 OWN_TEXTS = """
     SELECT c.text FROM written_queries w JOIN chunks c USING (tenant, chunk_id) ORDER BY w.tenant, w.query_id
 """
 
+# Generated queries (n < $count) that share a near-duplicate key with a held-out query (n >= $count).
 NEAR_HELD_OUT = "SELECT DISTINCT k.n FROM keys k JOIN keys other USING (key) WHERE k.n < $count AND other.n >= $count"
 
-# Of near-duplicate generated queries the first one stays; queries dropped by earlier filters do not count.
+# Generated queries that share a near-duplicate key with an earlier one: of near-duplicates the first one stays. Only
+# queries that passed the earlier filters ($open) count.
 NEAR_OTHERS = """
     WITH open AS (FROM keys SEMI JOIN (SELECT unnest($open) AS n) USING (n))
     SELECT DISTINCT k.n FROM open k JOIN open other USING (key) WHERE other.n < k.n
@@ -57,7 +58,7 @@ def filter_generated(
         output: `sieved_queries` with reasons, and `queries` with the remaining ones.
         settings: accepted languages.
         documents: the run's `documents`; their words help to identify a query's language.
-        copies: the writer copies its text by design, so copies are not dropped.
+        copies: whether the writer copies parts of its text by design, so that copies are not dropped.
     """
     generated = tables.read(WRITTEN_QUERIES.name).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
     candidates = _Candidates(tables, generated, settings, documents)
@@ -81,27 +82,29 @@ def filter_generated(
 
 
 def _write(output: Output, candidates: _Candidates, reasons: NDArray[np.object_]) -> None:
-    generated, reason_column = candidates.generated, pa.array(reasons, pa.string())
+    """Write all reasons, the remaining queries, the rejects and the funnel step; a reason of None: not dropped."""
+    generated = candidates.generated
+    reason_column = pa.array(reasons, pa.string())
     ids = {name: generated[name] for name in ("tenant", "query_id")}
     output.write(SIEVED_QUERIES.name, SIEVED_QUERIES.rows(ids | {"reason": reason_column}))
-    stays = pc.is_null(reason_column)
-    retained = candidates.with_language.filter(stays)
-    count = retained.num_rows
-    columns = {name: retained[name] for name in ("tenant", "query_id", "text", "language", "language_score", "n_words")}
+    is_accepted = pc.is_null(reason_column)
+    accepted = candidates.with_language.filter(is_accepted)
+    count = accepted.num_rows
+    columns = {name: accepted[name] for name in ("tenant", "query_id", "text", "language", "language_score", "n_words")}
     # Each query is its own cluster, since none is held out.
-    numbers = pa.array(np.arange(count), pa.int32())
-    columns |= {"cluster_id": numbers, "n_represented": pa.repeat(1, count), "split": pa.repeat("train", count)}
+    cluster_ids = pa.array(np.arange(count), pa.int32())
+    columns |= {"cluster_id": cluster_ids, "n_represented": pa.repeat(1, count), "split": pa.repeat("train", count)}
     output.write(QUERIES.name, QUERIES.rows(columns))
-    gone = generated.filter(pc.invert(stays))
-    payload = pc.coalesce(gone["text"], gone["error"])
+    dropped = generated.filter(pc.invert(is_accepted))
+    payload = pc.coalesce(dropped["text"], dropped["error"])
     output.reject(
         FILTER_GENERATED.name,
         QUERIES.name,
         {
-            "tenant": gone["tenant"],
-            "id": gone["query_id"],
+            "tenant": dropped["tenant"],
+            "id": dropped["query_id"],
             "payload": payload,
-            "reason": reason_column.filter(pc.invert(stays)),
+            "reason": reason_column.filter(pc.invert(is_accepted)),
         },
     )
     counts = {
@@ -117,7 +120,14 @@ def _write(output: Output, candidates: _Candidates, reasons: NDArray[np.object_]
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Generated queries, by tenant and id, with a mask per filter."""
+    """Generated queries with a mask per filter; a mask is true for the queries that the filter drops.
+
+    Attributes:
+        tables: `chunks`, `real_queries` and `written_queries`.
+        generated: rows of `written_queries`, ordered by tenant and id.
+        settings: accepted languages.
+        documents: the run's `documents`, for language identification.
+    """
 
     tables: Tables
     generated: pa.Table
@@ -126,14 +136,17 @@ class _Candidates:
 
     @cached_property
     def texts(self) -> pa.Array:
+        """Texts of the queries, empty if the writer returned none."""
         return pc.fill_null(self.generated["text"], "").combine_chunks()
 
     @property
     def is_unreadable(self) -> Mask:
+        """Queries without a word."""
         return np.asarray(self.words == 0)
 
     @cached_property
     def words(self) -> NDArray[np.int32]:
+        """Number of words of each query."""
         return np.asarray(count_words(pa.chunked_array([self.texts])))
 
     @cached_property
@@ -142,17 +155,21 @@ class _Candidates:
         training_queries = self.tables.sql(
             "SELECT tenant, text FROM real_queries WHERE split = 'train' ORDER BY tenant, query_id"
         )
-        words, owners = np.asarray(count_words(training_queries["text"])), np.asarray(training_queries["tenant"])
-        low, high = np.zeros(len(self.words)), np.full(len(self.words), np.inf)
-        tenant_column = np.asarray(self.generated["tenant"])
-        for tenant in np.unique(owners):
-            own, tenant_words = tenant_column == tenant, words[owners == tenant]
-            low[own] = np.percentile(tenant_words, SHORTEST, method="lower")
-            high[own] = np.percentile(tenant_words, LONGEST, method="higher")
-        return low, high
+        training_words = np.asarray(count_words(training_queries["text"]))
+        training_tenants = np.asarray(training_queries["tenant"])
+        minimum = np.zeros(len(self.words))
+        maximum = np.full(len(self.words), np.inf)
+        generated_tenants = np.asarray(self.generated["tenant"])
+        for tenant in np.unique(training_tenants):
+            is_tenant = generated_tenants == tenant
+            tenant_words = training_words[training_tenants == tenant]
+            minimum[is_tenant] = np.percentile(tenant_words, SHORTEST, method="lower")
+            maximum[is_tenant] = np.percentile(tenant_words, LONGEST, method="higher")
+        return minimum, maximum
 
     @cached_property
     def _language(self) -> tuple[pa.Table, Mask]:
+        """The queries with their languages, and a mask of those in a language that is not accepted."""
         rows = self.generated.select(["tenant", "query_id"]).append_column("text", pa.chunked_array([self.texts]))
         filter_result = drop_other_languages(rows, self.settings, self.documents)
         return filter_result.queries, np.asarray(filter_result.is_dropped)
@@ -164,10 +181,12 @@ class _Candidates:
 
     @property
     def is_other_language(self) -> Mask:
+        """Queries in a language that is not accepted."""
         return self._language[1]
 
     @property
     def is_copied(self) -> Mask:
+        """Queries of which more than MAX_COPIED_SHARE is copied from their text."""
         texts = self.tables.sql(OWN_TEXTS)["text"].to_pylist()
         return np.array(
             [
@@ -178,17 +197,21 @@ class _Candidates:
 
     @property
     def has_personal_data(self) -> Mask:
+        """Queries that masking would change."""
         texts = pa.chunked_array([self.texts])
         return np.asarray(pc.not_equal(mask(texts), texts))
 
     @cached_property
     def keys(self) -> pa.Table:
-        """Near-duplicate keys (n, key) of these queries and, with n from their number on, of the held-out ones."""
-        ours = self.generated.select(["tenant"]).append_column("text", pa.chunked_array([self.texts]))
+        """Near-duplicate keys of the generated and the held-out queries, as rows (n, key).
+
+        Queries with a common key are near-duplicates. n is the row number: generated queries first, then the others.
+        """
+        generated_queries = self.generated.select(["tenant"]).append_column("text", pa.chunked_array([self.texts]))
         held_out_queries = self.tables.sql(
             "SELECT tenant, text FROM real_queries WHERE split <> 'train' ORDER BY tenant, query_id"
         )
-        both = pa.concat_tables([ours.cast(held_out_queries.schema), held_out_queries])
+        both = pa.concat_tables([generated_queries.cast(held_out_queries.schema), held_out_queries])
         with self.tables.connect() as connection:
             connection.register("numbered", both.append_column("n", pa.array(np.arange(both.num_rows))))
             return connection.sql(f"FROM {near_keys(connection, Relation('numbered'))}").to_arrow_table()
@@ -203,6 +226,7 @@ class _Candidates:
         return self._near_mask(NEAR_OTHERS, open=np.flatnonzero(is_remaining).tolist())
 
     def _near_mask(self, query: str, **parameters: object) -> Mask:
+        """Mask of the generated queries whose numbers a query over `keys` returns."""
         with self.tables.connect() as connection:
             connection.register("keys", self.keys)
             near_rows = connection.sql(query, params=parameters).to_arrow_table()
@@ -210,16 +234,21 @@ class _Candidates:
 
     @property
     def has_dangling_reference(self) -> Mask:
+        """Queries that the writer's check calls not self-contained, such as `how do I install it`."""
         return np.asarray(pc.equal(pc.fill_null(self.generated["self_contained"], True), False))
 
 
 def copied_share(query: str, text: str) -> float:
     """Length of the longest contiguous run of a query's words in the text, as a share of the query's words."""
-    query_words, text_words = query.lower().split(), text.lower().split()
+    query_words = query.lower().split()
+    text_words = text.lower().split()
     if not query_words:
         return 0.0
-    longest, runs = 0, [0] * (len(text_words) + 1)
-    for word in query_words:
-        runs = [0, *(before + 1 if word == other else 0 for before, other in zip(runs[:-1], text_words, strict=True))]
-        longest = max(longest, *runs)
-    return longest / len(query_words)
+    # runs[i + 1]: length of the longest run that ends at the current query word and at text word i.
+    longest_run = 0
+    runs = [0] * (len(text_words) + 1)
+    for query_word in query_words:
+        previous_runs = zip(runs[:-1], text_words, strict=True)
+        runs = [0, *(run + 1 if query_word == text_word else 0 for run, text_word in previous_runs)]
+        longest_run = max(longest_run, *runs)
+    return longest_run / len(query_words)

@@ -20,9 +20,11 @@ from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES, W
 WRITE = Stage("written_queries", 1, ("chunks", GENERATION_TEXTS.name, REAL_QUERIES.name), (WRITTEN_QUERIES.name,))
 
 AT_ONCE = 256
-"""Texts per unit."""
+"""Texts per unit: an interrupted run repeats at most one unit per shard."""
 
 Block = tuple[str, int, int]
+"""A unit of work: tenant, and the range of its texts (first row, end row), in the order of ASKED_FOR."""
+
 ReportProgress = Callable[[int], None]
 
 ASKED_FOR = """
@@ -40,9 +42,9 @@ class WritingShard:
     Attributes:
         tables: `chunks`, `generation_texts` and `real_queries`.
         writer: generates queries.
-        seed: of each text's random number.
-        blocks: (tenant, first row, end row), in order.
-        basis: fingerprint of all inputs.
+        seed: seed of each text's random number, which chooses its few-shot examples.
+        blocks: the blocks, in order.
+        basis: fingerprint of all inputs; rows generated from other inputs are not reused.
     """
 
     tables: Tables
@@ -53,16 +55,18 @@ class WritingShard:
 
     @property
     def name(self) -> str:
+        """Description for progress and logs."""
         tenant, first, _ = self.blocks[0]
         return f"generate queries for {tenant} from text {first} and {len(self.blocks) - 1} more blocks"
 
     @property
     def folder(self) -> str:
+        """Folder of the shard's results in the run, which depends on its inputs."""
         return f"progress/{WRITE.name}/{key_of(self.basis, self.blocks)}"
 
 
 def write_queries(tables: Tables, output: Output, writer: QueryWriter, spread: Spread = here, *, seed: int) -> None:
-    """Generate one query per text, one unit per block of texts.
+    """Generate one query per text, one unit per block of texts; finished units are not generated again.
 
     Few-shot examples are train queries only, so held-out queries do not leak.
 
@@ -71,52 +75,58 @@ def write_queries(tables: Tables, output: Output, writer: QueryWriter, spread: S
         output: `written_queries`; its fact `generator_id` identifies the writer.
         writer: generates queries.
         spread: runs shards; for a writer with a cache, shards only fill the cache.
-        seed: of each text's random number.
+        seed: seed of each text's random number, which chooses its few-shot examples.
     """
     basis = key_of(writer.generator_id, seed, *(tables.content(name) for name in WRITE.reads))
-    blocks, total, done = _blocks(tables), tables.rows(GENERATION_TEXTS.name), Counter[str]()
-    missing = tuple(text_block for text_block in blocks if not output.is_done(_name(text_block), basis))
+    blocks = _blocks(tables)
+    total = tables.rows(GENERATION_TEXTS.name)
+    done = Counter[str]()
+    missing = tuple(text_block for text_block in blocks if not output.is_done(_unit_name(text_block), basis))
 
-    def report_progress(more: int) -> None:
-        output.progress(done["texts"] + more, total, str(writer.counters or ""))
+    def report_progress(n_texts: int) -> None:
+        output.progress(done["texts"] + n_texts, total, str(writer.counters or ""))
 
     pieces = _pieces(WritingShard(tables, writer, seed, missing, output.unit_key("", basis)), spread, report_progress)
     for block in blocks:
-        with output.unit(_name(block), basis) as unit:
+        with output.unit(_unit_name(block), basis) as unit:
             if not unit.done:
                 output.write(WRITTEN_QUERIES.name, next(pieces))
         done["texts"] += block[2] - block[1]
         report_progress(0)
     output.facts["generator_id"] = writer.generator_id
-    empty = output.current_tables(WRITTEN_QUERIES.name).sql(
+    no_query = output.current_tables(WRITTEN_QUERIES.name).sql(
         "SELECT count(*) AS n FROM written_queries WHERE text IS NULL"
     )
-    drop_counts = {"no query": empty["n"][0].as_py()} if empty["n"][0].as_py() else {}
+    n_without_query = no_query["n"][0].as_py()
+    drop_counts = {"no query": n_without_query} if n_without_query else {}
     output.count(
         FunnelStep(WRITE.name, "texts to write for", total, "queries", total - sum(drop_counts.values()), drop_counts)
     )
 
 
 def _pieces(whole_shard: WritingShard, spread: Spread, report_progress: ReportProgress) -> Iterator[pa.Table]:
-    """Rows of `written_queries` of each block."""
+    """Yield the rows of `written_queries` of each block, generated here or by `spread`.
+
+    For a writer with a cache, shards fill the cache first; the rows are then generated here from the cache.
+    """
     if spread is here or not whole_shard.blocks:
         return generate_shard(whole_shard, report_progress)
     if not whole_shard.writer.has_cache:
         return chain.from_iterable(spread(generate_shard, _shards(whole_shard, spread.places)))
-    texts = 0
+    n_texts = 0
     for pieces in spread(fill_cache, _shards(whole_shard, spread.places)):
         for piece in pieces:
-            texts += piece["texts"][0].as_py()
-            report_progress(texts)
+            n_texts += piece["texts"][0].as_py()
+            report_progress(n_texts)
     return generate_shard(whole_shard, report_progress)
 
 
-def generate_shard(shard: WritingShard, report_progress: ReportProgress = lambda _more: None) -> Pieces:
-    """Rows of `written_queries`, a table for each block."""
-    for tenant, some in groupby(shard.blocks, itemgetter(0)):
+def generate_shard(shard: WritingShard, report_progress: ReportProgress = lambda _n_texts: None) -> Pieces:
+    """Generate a shard's queries; yields rows of `written_queries`, a table for each block."""
+    for tenant, tenant_blocks in groupby(shard.blocks, itemgetter(0)):
         passages = shard.tables.sql(ASKED_FOR, [tenant, str(shard.seed)])
         examples = shard.tables.sql(EXAMPLES, [tenant])["text"].to_pylist()
-        for _, first, end in some:
+        for _, first, end in tenant_blocks:
             block = passages.slice(first, end - first).select(ASKED.names).cast(ASKED)
             yield _rows(block, shard.writer.write(block, examples, report_progress), shard.writer.generator_id)
 
@@ -124,13 +134,14 @@ def generate_shard(shard: WritingShard, report_progress: ReportProgress = lambda
 def fill_cache(shard: WritingShard) -> Pieces:
     """Generate a shard's queries into the writer's cache; yields the number of texts, nothing if its budget ran out."""
     try:
-        texts = sum(rows.num_rows for rows in generate_shard(shard))
+        n_texts = sum(rows.num_rows for rows in generate_shard(shard))
     except LimitReached:  # the stage continues under the whole limit
         return
-    yield pa.table({"texts": [texts]})
+    yield pa.table({"texts": [n_texts]})
 
 
 def _blocks(tables: Tables) -> list[Block]:
+    """Blocks of at most AT_ONCE texts of one tenant."""
     sizes = tables.sql("SELECT tenant, count(*) AS n FROM generation_texts GROUP BY tenant ORDER BY tenant").to_pylist()
     return [
         (size["tenant"], first, min(first + AT_ONCE, size["n"]))
@@ -139,7 +150,8 @@ def _blocks(tables: Tables) -> list[Block]:
     ]
 
 
-def _name(block: Block) -> str:
+def _unit_name(block: Block) -> str:
+    """Name of the unit of a block."""
     return f"{block[0]} {block[1]}"
 
 
@@ -157,6 +169,7 @@ def _shards(whole_shard: WritingShard, places: int) -> list[WritingShard]:
 
 
 def _rows(passages: pa.Table, queries: pa.Table, generator_id: str) -> pa.Table:
+    """Rows of `written_queries` for passages and their queries; ids depend on passage and writer only."""
     assert queries.schema == WRITTEN, "a writer returns rows of WRITTEN"
     assert queries.num_rows == passages.num_rows, "a writer returns one row per text"
     chunk_keys = zip(passages["tenant"].to_pylist(), passages["chunk_id"].to_pylist(), strict=True)

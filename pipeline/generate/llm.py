@@ -41,25 +41,31 @@ REPLIES = RowKind(
 
 
 class LlmWriter(QueryWriter):
-    """One call per text, and one per query to check that it is self-contained; replies are cached as they arrive.
+    """Generates queries with a language model.
+
+    One call generates a query per text, and another checks that the query is self-contained. Replies are cached as they
+    arrive, so that a stopped run continues without repeating calls.
 
     Args:
-        settings: of the writer.
-        judge: its model, servers and limits are used.
-        root: of the cache; None: the user's cache folder.
+        settings: settings of the writer: prompt, temperature, number of few-shot examples.
+        judge: the run's judge, whose model, servers and limits the writer uses.
+        root: folder of the cache; None: the user's cache folder.
     """
 
     has_cache = True
 
     def __init__(self, settings: LlmWriterSettings, judge: LlmJudgeKind, root: str | None) -> None:
-        self._settings, self._judge, self._root = settings, judge, root
+        self._settings = settings
+        self._judge = judge
+        self._root = root
         self._prompt = ChatPrompt.load("generate", settings.prompt, "examples", "text")
         self._self_contained_prompt = ChatPrompt.load("generate", "self_contained", "query")
+        # Cached replies are found by this id: whatever changes the replies must be in it, and nothing else.
         prompts = f"{self._prompt.digest()} {self._self_contained_prompt.digest()}"
         identity_text = f"{prompts} {settings.temperature:g} {settings.n_examples}"
-        sent = f" {json.dumps(judge.extra_body, sort_keys=True)}" if judge.extra_body else ""
+        extra_body = f" {json.dumps(judge.extra_body, sort_keys=True)}" if judge.extra_body else ""
         model = f"{judge.model} {judge.revision or ''}".strip()
-        self.generator_id = f"llm writer 1 {model} {identity_text} {MAX_TEXT_TOKENS}{sent}"
+        self.generator_id = f"llm writer 1 {model} {identity_text} {MAX_TEXT_TOKENS}{extra_body}"
 
     @cached_property
     def _client(self) -> Client:
@@ -85,7 +91,7 @@ class LlmWriter(QueryWriter):
         return self._judge.max_workers
 
     def portion(self, share: float, at_once: int) -> LlmWriter:
-        """With a share of the concurrent calls and of the judge's remaining limits."""
+        """A writer with a share (0 to 1) of the judge's remaining limits, for one of `at_once` concurrent shards."""
         cache = resolve_cache(CacheSettings(root=self._root))
         return LlmWriter(self._settings, self._judge.portion(cache, share, at_once), cache.root)
 
@@ -106,31 +112,36 @@ class LlmWriter(QueryWriter):
         return pa.table([queries, [error for _, error in answers], self_contained], schema=WRITTEN)
 
     def _generation_question(self, row: Mapping[str, Any], examples: list[str]) -> Question:
-        draws = np.random.default_rng(row["draw"])
+        """The call that generates a query for a text, with random few-shot examples."""
+        rng = np.random.default_rng(row["draw"])
         count = min(self._settings.n_examples, len(examples))
-        shown = [examples[index] for index in draws.choice(len(examples), count, replace=False)] if count else []
+        sampled_examples: list[str] = []
+        if count:
+            sampled_examples = [examples[position] for position in rng.choice(len(examples), count, replace=False)]
         passage_text = "\n".join(filter(None, [row["title"], row["heading"], row["text"]]))
         text = truncate(passage_text, MAX_TEXT_TOKENS)
         return _question(
-            self._prompt, {"examples": "\n".join(shown), "text": text}, f"text {row['chunk_id']}", query_in
+            self._prompt, {"examples": "\n".join(sampled_examples), "text": text}, f"text {row['chunk_id']}", query_in
         )
 
     def _self_contained_question(self, query: str) -> Question:
+        """The call that checks whether a query is self-contained."""
         return _question(self._self_contained_prompt, {"query": query}, f"query {query[:60]!r}", self_contained_in)
 
     def _answers(
         self, questions: list[Question], temperature: float, on_progress: Callable[[int], None]
     ) -> list[tuple[str | None, str | None]]:
-        """Reply and error of each question."""
-        entries, keys = self._entries, [question.key for question in questions]
+        """Reply and error of each question, one of which is None; calls the model for those without a cached reply."""
+        entries = self._entries
+        keys = [question.key for question in questions]
         key_table = pa.table({"question": pa.array(keys, pa.string())})
         if keys and len(entries.find(key_table).rows) < len(keys):
             entries.refresh()  # another process may have added replies
-        known_rows = set(np.array(keys)[entries.find(key_table).rows].tolist()) if keys else set()
-        open_ = {question.key: question for question in questions if question.key not in known_rows}
-        if open_:
+        cached_keys = set(np.array(keys)[entries.find(key_table).rows].tolist()) if keys else set()
+        uncached = {question.key: question for question in questions if question.key not in cached_keys}
+        if uncached:
             request = {"model": self._judge.model, "temperature": temperature, **self._judge.extra_body}
-            SingleFlight(self._client, self._store, request).ask(self.generator_id, open_.values(), on_progress)
+            SingleFlight(self._client, self._store, request).ask(self.generator_id, uncached.values(), on_progress)
             entries.refresh()
         cached = entries.find(key_table)
         rows = zip(cached.values["reply"].to_pylist(), cached.values["error"].to_pylist(), strict=True)
@@ -138,10 +149,18 @@ class LlmWriter(QueryWriter):
         return [by_row[number] for number in range(len(questions))]
 
 
-def _question(prompt: ChatPrompt, shown: Mapping[str, str], name: str, read: Callable[[object], object]) -> Question:
-    content = json.dumps(prompt.messages(shown)[1:])
+def _question(prompt: ChatPrompt, values: Mapping[str, str], name: str, read: Callable[[object], object]) -> Question:
+    """A call of the model.
+
+    Args:
+        prompt: the prompt template.
+        values: values of the template's variables.
+        name: name of the question in messages.
+        read: parses a reply; raises UnreadableReply.
+    """
+    content = json.dumps(prompt.messages(values)[1:])
     key = hashlib.sha256(f"{prompt.digest()} {content}".encode()).hexdigest()[:32]
-    return Question(key, name, lambda unreadable: prompt.messages(shown, unreadable), read)
+    return Question(key, name, lambda unreadable: prompt.messages(values, unreadable), read)
 
 
 def query_in(reply: object) -> str:
@@ -169,4 +188,5 @@ def self_contained_in(reply: object) -> bool:
 
 
 def _parse_self_contained(reply: str | None) -> bool | None:
+    """The verdict in a reply; None without a reply."""
     return None if reply is None else self_contained_in(reply)

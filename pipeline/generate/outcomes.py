@@ -23,6 +23,7 @@ OUTCOME = Stage(
     (GENERATED_QUERIES.name, GENERATION_CHECK.name, GENERATION_CLUSTERS.name),
 )
 
+# Outcome of each generated query: kept if it is in a triplet, else the first reason that applies.
 OUTCOMES = """
     WITH ranks AS (
         SELECT tenant, query_id, min(rank) AS rank FROM rankings
@@ -40,35 +41,41 @@ OUTCOMES = """
     LEFT JOIN taught t USING (tenant, query_id) ORDER BY w.tenant, w.query_id
 """
 
+# Real train queries with their clusters ("group"), with which generated queries are compared.
 REAL = """
     SELECT tenant, "group", text FROM real_queries WHERE split = 'train' ORDER BY tenant, query_id
 """
 
 
 def write_outcome(tables: Tables, output: Output, *, source: str, generator_id: str, seed: int) -> None:
-    """Write each query's outcome, and compare kept queries with the tenant's real train queries.
+    """Write each generated query's outcome, and compare the kept ones with the tenant's real train queries.
+
+    A query is kept if it became a triplet: it passed the filters, retrieved its text and was judged relevant.
 
     Args:
         tables: the tables of all earlier stages.
         output: `generated_queries`, `generation_check` and `generation_clusters`.
-        source: the kind of writer.
-        generator_id: of the writer.
-        seed: of the samples compared, and of the classifier's folds.
+        source: the kind of writer, such as `llm`.
+        generator_id: identifies the writer: its model, prompt and settings.
+        seed: seed of the samples compared, and of the classifier's folds.
     """
     rows = tables.sql(OUTCOMES, [source, generator_id]).cast(GENERATED_QUERIES.schema)
     output.write(GENERATED_QUERIES.name, rows)
-    real = tables.sql(REAL)
+    all_real_queries = tables.sql(REAL)
     for tenant in pc.unique(rows["tenant"]).to_pylist():
-        retained = rows.filter(pc.and_(rows["kept"], pc.equal(rows["tenant"], tenant)))
-        real_queries = real.filter(pc.equal(real["tenant"], tenant))
-        clusters, usual = cluster_coverage(real_queries, retained, seed)
+        kept_queries = rows.filter(pc.and_(rows["kept"], pc.equal(rows["tenant"], tenant)))
+        real_queries = all_real_queries.filter(pc.equal(all_real_queries["tenant"], tenant))
+        clusters, usual_share = cluster_coverage(real_queries, kept_queries, seed)
         output.write(GENERATION_CLUSTERS.name, clusters.cast(GENERATION_CLUSTERS.schema))
-        measures = [*compare_queries(real_queries["text"], retained["text"], seed), *shares(clusters, usual)]
+        measures = [
+            *compare_queries(real_queries["text"], kept_queries["text"], seed),
+            *shares(clusters, usual_share),
+        ]
         measure_rows = [{"tenant": tenant, **measure} for measure in measures]
         output.write(GENERATION_CHECK.name, pa.Table.from_pylist(measure_rows, GENERATION_CHECK.schema))
     _reject(output, rows, tables.read(SIEVED_QUERIES.name))
     reasons = rows["reason"].drop_null()
-    counts = {measure["values"]: measure["counts"] for measure in pc.value_counts(reasons).to_pylist()}
+    counts = {reason_count["values"]: reason_count["counts"] for reason_count in pc.value_counts(reasons).to_pylist()}
     kept_count = rows.num_rows - len(reasons)
     output.count(
         FunnelStep(OUTCOME.name, "written queries", rows.num_rows, "queries", kept_count, dict(sorted(counts.items())))
@@ -76,14 +83,14 @@ def write_outcome(tables: Tables, output: Output, *, source: str, generator_id: 
 
 
 def _reject(output: Output, rows: pa.Table, sieved: pa.Table) -> None:
-    """Write the queries dropped after the filters to `rejects`."""
-    passed = sieved.filter(pc.is_null(sieved["reason"]))["query_id"].combine_chunks()
-    gone = rows.filter(pc.and_(pc.is_in(rows["query_id"], passed), pc.invert(rows["kept"])))
-    if gone.num_rows:
+    """Write the queries that passed the filters but were not kept to `rejects`; `sieved` has the filters' reasons."""
+    passed_ids = sieved.filter(pc.is_null(sieved["reason"]))["query_id"].combine_chunks()
+    dropped = rows.filter(pc.and_(pc.is_in(rows["query_id"], passed_ids), pc.invert(rows["kept"])))
+    if dropped.num_rows:
         reject_columns = {
-            "tenant": gone["tenant"],
-            "id": gone["query_id"],
-            "payload": gone["text"],
-            "reason": gone["reason"],
+            "tenant": dropped["tenant"],
+            "id": dropped["query_id"],
+            "payload": dropped["text"],
+            "reason": dropped["reason"],
         }
         output.reject(OUTCOME.name, "queries", reject_columns)

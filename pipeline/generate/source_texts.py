@@ -34,6 +34,7 @@ CHOSEN = """
     ORDER BY reached, round, draw, chunk_id LIMIT $texts
 """
 
+# Documents with their number of texts, and whether one of their texts is a positive ("reached").
 DOCUMENTS = """
     SELECT CAST($tenant AS VARCHAR) AS tenant, doc_id, min(title) AS title, count(*) AS texts,
            bool_or(chunk_id IN (SELECT text_id FROM labels WHERE relevance > 0)) AS reached
@@ -48,9 +49,9 @@ def sample_texts(source: TrainingSource, output: Output, *, max_texts: int, seed
 
     Args:
         source: a build, or a mined run.
-        output: `chunks` of the run, `real_queries`, `generation_documents` and `generation_texts`.
-        max_texts: per tenant.
-        seed: of the sample.
+        output: receives `chunks` of the run, `real_queries`, `generation_documents` and `generation_texts`.
+        max_texts: maximum number of texts per tenant.
+        seed: seed of the sample.
 
     Raises:
         ArtifactError: the run has no triplets, so there are no real queries.
@@ -66,19 +67,20 @@ def sample_texts(source: TrainingSource, output: Output, *, max_texts: int, seed
         real_queries = _real_queries(source.queries(tenant))
         tenant_queries = real_queries.append_column("tenant", pa.repeat(tenant, real_queries.num_rows))
         output.write(REAL_QUERIES.name, tenant_queries.select(REAL_QUERIES.schema.names).cast(REAL_QUERIES.schema))
-    chunk_tables, chosen = output.current_tables("chunks"), 0
+    chunk_tables = output.current_tables("chunks")
+    n_sampled = 0
     for tenant in tenants:
         with chunk_tables.connect() as connection:
             connection.register("labels", _real_queries(source.labels(tenant, (), 0.0)))
             documents = connection.sql(DOCUMENTS, params={"tenant": tenant}).to_arrow_table()
             parameters = {"tenant": tenant, "seed": str(seed), "texts": max_texts}
             sampled = connection.sql(CHOSEN, params=parameters).to_arrow_table()
-        chosen += sampled.num_rows
+        n_sampled += sampled.num_rows
         output.write(GENERATION_DOCUMENTS.name, documents.cast(GENERATION_DOCUMENTS.schema))
         output.write(GENERATION_TEXTS.name, sampled.cast(GENERATION_TEXTS.schema))
     total = chunk_tables.rows("chunks")
-    drop_counts = {"not sampled": total - chosen} if total > chosen else {}
-    output.count(FunnelStep(TEXTS.name, "texts", total, "texts to write for", chosen, drop_counts))
+    drop_counts = {"not sampled": total - n_sampled} if total > n_sampled else {}
+    output.count(FunnelStep(TEXTS.name, "texts", total, "texts to write for", n_sampled, drop_counts))
 
 
 def _real_queries(rows: pa.Table) -> pa.Table:

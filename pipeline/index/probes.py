@@ -113,12 +113,14 @@ def update_neighbors(tables: Tables, output: Output, source: VectorSource, *, tr
     if earlier is None:
         raise ArtifactError(f"the index has no table index_probes (codebook {trained}); build it again")
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
-    query_rows, before = earlier.read(INDEX_QUERIES.name), earlier.read(INDEX_PROBES.name)
+    query_rows = earlier.read(INDEX_QUERIES.name)
+    previous_lists = earlier.read(INDEX_PROBES.name)
     added = texts.filter(pc.greater_equal(texts["number"], int(output.earlier_facts[NEXT])))
     output.write(INDEX_QUERIES.name, query_rows)
     for part in parts_of(query_rows):
-        vectors, stored_vectors = vectors_of(query_rows, part), _without_truncation(source.stored_vectors)
-        start = _still_valid(lists_of(before, part, len(vectors)), texts["number"].to_numpy())
+        vectors = vectors_of(query_rows, part)
+        stored_vectors = _without_truncation(source.stored_vectors)
+        start = _still_valid(lists_of(previous_lists, part, len(vectors)), texts["number"].to_numpy())
         numbers, scores = best_neighbors(stored_vectors, added, vectors, start)
         scores[scores < start.floor[:, None]] = -np.inf
         if ((scores > -np.inf).sum(axis=1) < min(RECALL_DEPTH, texts.num_rows)).any():
@@ -163,20 +165,22 @@ def best_neighbors(
     shape = len(queries), DEPTH
     numbers = start.numbers if start else np.full(shape, -1, np.int64)
     scores = start.scores if start else np.full(shape, -np.inf, np.float32)
-    own = texts["number"].to_numpy()
+    text_numbers = texts["number"].to_numpy()
     with one_thread():
         for first, block in stored_vectors.blocks(texts["content_hash"]):
             block_scores = queries @ block.T
             columns = _top(block_scores)
-            ids = own[first : first + len(block)][columns]
+            ids = text_numbers[first : first + len(block)][columns]
             numbers = np.concatenate([numbers, ids], axis=1)
             scores = np.concatenate([scores, np.take_along_axis(block_scores, columns, 1)], axis=1)
             order = np.lexsort((numbers, -scores), axis=1)[:, :DEPTH]
-            numbers, scores = np.take_along_axis(numbers, order, 1), np.take_along_axis(scores, order, 1)
+            numbers = np.take_along_axis(numbers, order, 1)
+            scores = np.take_along_axis(scores, order, 1)
     return numbers, scores
 
 
 def _top(scores: Floats) -> Ints:
+    """Columns of the `DEPTH` best scores of each row, unordered; all columns if there are fewer."""
     if scores.shape[1] <= DEPTH:
         return np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
     return np.argpartition(-scores, DEPTH - 1, axis=1)[:, :DEPTH]
@@ -192,6 +196,7 @@ def _next_number(texts: pa.Table) -> int:
 
 
 def _evenly_spaced(n: int, max_count: int) -> list[int]:
+    """At most `max_count` evenly spaced positions among n."""
     return [int(position) for position in np.unique(np.linspace(0, n - 1, min(n, max_count)).astype(np.int64))]
 
 
@@ -209,16 +214,21 @@ def vectors_of(query_rows: pa.Table, part: str) -> Floats:
 def lists_of(rows: pa.Table, part: str, queries: int) -> TopLists:
     """Exact lists of a part, from rows of `index_probes`."""
     part_rows = rows.filter(pc.equal(rows["part"], part))
-    query, rank = part_rows["query"].to_numpy(), part_rows["rank"].to_numpy() - 1
-    numbers, scores = np.full((queries, DEPTH), -1, np.int64), np.full((queries, DEPTH), -np.inf, np.float32)
-    numbers[query, rank], scores[query, rank] = part_rows["number"].to_numpy(), part_rows["score"].to_numpy()
+    query = part_rows["query"].to_numpy()
+    rank = part_rows["rank"].to_numpy() - 1
+    numbers = np.full((queries, DEPTH), -1, np.int64)
+    scores = np.full((queries, DEPTH), -np.inf, np.float32)
+    numbers[query, rank] = part_rows["number"].to_numpy()
+    scores[query, rank] = part_rows["score"].to_numpy()
     return TopLists(numbers, scores, scores.min(axis=1))
 
 
 def _query_rows(part: str, words: list[str], vectors: Floats) -> pa.Table:
-    n, ends = len(vectors), np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1]
+    """Rows of `index_queries`; `words` are the query texts, empty if texts of the index are used as queries."""
+    n = len(vectors)
+    offsets = np.arange(n + 1, dtype=np.int32) * vectors.shape[1]
     columns = {"part": pa.repeat(part, n), "query": pa.array(np.arange(n))}
-    columns["vector"] = pa.ListArray.from_arrays(pa.array(ends), pa.array(vectors.ravel()))
+    columns["vector"] = pa.ListArray.from_arrays(pa.array(offsets), pa.array(vectors.ravel()))
     return INDEX_QUERIES.rows(columns | ({"text": pa.array(words)} if words else {}))
 
 

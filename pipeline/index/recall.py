@@ -49,7 +49,7 @@ TARGET_MARGIN = 2
 """Margin in standard errors on one half of the queries, so that the target is rarely missed on the other."""
 
 RERANK_FACTORS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Candidates rescored per result: the values trial_rows."""
+"""Numbers of candidates rescored per result that are tried."""
 
 MAX_RECALL_LOSS = 0.02
 """Tolerated loss of recall@100 before training again is advised: two texts of a hundred."""
@@ -91,17 +91,20 @@ def open_searcher(opening: IndexOpening, tables: Tables, scratch: Path) -> Index
         tables: `indexed_texts` and `index_files`.
         scratch: an existing folder for files fetched from S3.
     """
-    store, index, index_kind = opening.store, open_index(opening.store), INDEXES.load(opening.kind)()
+    store = opening.store
+    index = open_index(store)
+    index_kind = INDEXES.load(opening.kind)()
     numbers = tables.read(INDEXED_TEXTS.name, ["number"])["number"].to_numpy()
     indexed_numbers = np.empty(0, np.int64) if index_kind.SUPPORTS_REMOVAL else numbers_in(index)
     removed = indexed_numbers[~is_member(indexed_numbers, numbers)]
     vector_files = stored_files(tables.read(INDEX_FILES.name).to_pylist())
-    places = [(first, _local(store, name, scratch)) for first, name in vector_files]
-    stored = StoredBlocks(places) if places and opening.rerank > 1 else None
+    local_files = [(first, _local(store, name, scratch)) for first, name in vector_files]
+    stored = StoredBlocks(local_files) if local_files and opening.rerank > 1 else None
     return IndexSearcher(index_kind, index, stored, opening.rerank if stored else 1, removed)
 
 
 def _local(store: Store, name: str, scratch: Path) -> Path:
+    """Local path of a file; files on S3 are copied to `scratch`."""
     if store.local is not None:
         return store.local / name
     path = scratch / name.replace("/", "-")
@@ -112,8 +115,8 @@ def _local(store: Store, name: str, scratch: Path) -> Path:
 def measure_recall(tables: Tables, output: Output, opening: IndexOpening, *, target: float) -> None:
     """Choose the search effort on one half of the queries, and measure recall on both.
 
-    Chosen is the fastest pair of effort and number of candidates whose recall@100 on the first half reaches the target
-    by two standard errors, for base and adapted queries each. If none does, the highest effort is chosen.
+    The fastest pair of effort and number of candidates is chosen whose recall@100 on the first half exceeds the target
+    by two standard errors, both for base and for adapted queries. If there is none, the highest effort is chosen.
 
     Args:
         tables: the tables of the earlier stages.
@@ -129,7 +132,7 @@ def measure_recall(tables: Tables, output: Output, opening: IndexOpening, *, tar
 
 
 def _choose_effort(finder: IndexSearcher, parts: list[QueryPart], target: float) -> tuple[list[Row], tuple[int, int]]:
-    """Rows of `index_recall` for all settings trial_rows, and the chosen effort and number of candidates.
+    """Rows of `index_recall` for all settings tried, and the chosen effort and number of candidates.
 
     For each effort, from low to high, candidates are reduced while the target is reached: recall grows with both.
     """
@@ -198,8 +201,8 @@ class QueryPart:
 
 def _recall_shares(results: Ints, expected: Ints) -> NDArray[np.float64]:
     """Recall of each query."""
-    both = [np.intersect1d(result, true[true >= 0]).size for result, true in zip(results, expected, strict=True)]
-    return np.asarray(np.array(both, np.float64) / np.maximum(1, (expected >= 0).sum(axis=1)))
+    n_found = [np.intersect1d(result, exact[exact >= 0]).size for result, exact in zip(results, expected, strict=True)]
+    return np.asarray(np.array(n_found, np.float64) / np.maximum(1, (expected >= 0).sum(axis=1)))
 
 
 def _query_parts(tables: Tables, dimensions: int | None) -> list[QueryPart]:
@@ -222,7 +225,7 @@ def _lowest_recall(rows: list[Row]) -> float:
 def _write_recall(
     tables: Tables, output: Output, finder: IndexSearcher, parts: list[QueryPart], trial_rows: list[Row], effort: int
 ) -> None:
-    """Write the recall of all settings trial_rows, and the results of the recorded queries with the chosen effort."""
+    """Write the recall of all settings tried, and the results of the recorded queries with the chosen effort."""
     output.write(INDEX_FOUND.name, _result_rows(tables, finder, parts[0].queries[:RECORDED_QUERIES], effort))
     chosen_effort = {"effort": effort, "rerank": finder.rerank}
     rows = [row | {"chosen": chosen_effort.items() <= row.items()} for row in trial_rows]
@@ -249,10 +252,10 @@ def _queries_per_second(finder: IndexSearcher, queries: Floats, effort: int) -> 
     if not len(queries):
         return None
     with one_thread():
-        began = time.process_time()
+        start_time = time.process_time()
         finder.find(queries, DEPTH, effort)
-        took = time.process_time() - began
-    return round(len(queries) / took, 1) if took else None
+        seconds = time.process_time() - start_time
+    return round(len(queries) / seconds, 1) if seconds else None
 
 
 def held_out_recall(rows: pa.Table) -> dict[str, dict[int, dict[str, Any]]]:

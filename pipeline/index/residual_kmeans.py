@@ -18,7 +18,7 @@ from darklode.pipeline.index.faiss_io import POINTS, faiss, one_thread
 from darklode.schemas.serving import SemanticIdSettings
 from darklode.schemas.serving_tables import SEMANTIC_CODEBOOKS
 
-MAX_BITS = 63  # of a non-negative int64
+MAX_BITS = 63  # bits of a non-negative int64
 
 Codes = NDArray[np.int32]
 Books = Sequence[Floats]
@@ -34,9 +34,10 @@ def fit_codebooks(sample: Floats, settings: SemanticIdSettings, seed: int) -> li
     Args:
         sample: training vectors, shape (n, dimensions).
         settings: levels and codebook_size; a level has at most n // 39 codes, but at least one.
-        seed: of the initial centroids.
+        seed: random seed of the initial centroids.
     """
-    residuals, books = sample.copy(), []
+    residuals = sample.copy()
+    books: list[Floats] = []
     codes = max(1, min(settings.codebook_size, len(sample) // POINTS))
     with one_thread():
         for level in range(settings.levels):
@@ -56,7 +57,8 @@ def fit_codebooks(sample: Floats, settings: SemanticIdSettings, seed: int) -> li
 
 def encode_vectors(vectors: Floats, books: Books) -> tuple[Codes, NDArray[np.float64]]:
     """Codes of each vector, shape (n, levels), and the sum of squared residuals after each level, shape (levels,)."""
-    residuals, codes = vectors.copy(), np.empty((len(vectors), len(books)), np.int32)
+    residuals = vectors.copy()
+    codes = np.empty((len(vectors), len(books)), np.int32)
     errors = np.zeros(len(books))
     with one_thread():
         for level, centres in enumerate(books):
@@ -67,6 +69,7 @@ def encode_vectors(vectors: Floats, books: Books) -> tuple[Codes, NDArray[np.flo
 
 
 def _nearest(vectors: Floats, centres: Floats) -> NDArray[np.int64]:
+    """Nearest centroid of each vector: the one with the largest v·c - |c|²/2."""
     scores = vectors @ centres.T
     scores -= 0.5 * np.einsum("ij,ij->i", centres, centres)
     return np.asarray(scores.argmax(axis=1))
@@ -116,6 +119,7 @@ def pair_agreement(first: NDArray[np.int64], other: NDArray[np.int64]) -> float 
 
 
 def _pairs(counts: NDArray[np.int64]) -> float:
+    """Number of row pairs within groups of these sizes."""
     return float((counts * (counts - 1) // 2).sum())
 
 

@@ -30,6 +30,8 @@ ADDED_ERROR = "error of added texts"
 """Fact of the stage: mean squared residual of the texts that the last update added; null if there are none."""
 
 FITS = 2
+"""Number of fits: the first gives the ids, the second only measures their stability."""
+
 COMPARED = 20_000
 """Maximum number of texts whose codes by both fits are compared."""
 
@@ -54,7 +56,7 @@ def write_codebooks(
         settings: levels and codebook_size.
         source: the vectors.
         spread: computes vectors missing in the cache.
-        seed: of the samples and the initial centroids.
+        seed: random seed of the samples and the initial centroids.
     """
     source.encode(CODEBOOKS.name, spread)
     hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"]
@@ -137,10 +139,12 @@ def update_semantic_ids(tables: Tables, output: Output, source: VectorSource, *,
 
 
 def _books(tables: Tables, fit: int) -> Books:
+    """Codebooks of a fit."""
     return residual_kmeans.read_codebooks(tables.read(SEMANTIC_CODEBOOKS.name), fit)
 
 
 def _matrix(codes: pa.ChunkedArray) -> Codes:
+    """A list column of codes as an array, shape (n, levels)."""
     flat = codes.combine_chunks().flatten()
     return np.asarray(flat, np.int32).reshape(len(codes), -1)
 
@@ -158,25 +162,28 @@ def _encode_blocks(blocks: Iterable[Floats], books: Books) -> Pieces:
 
 
 def _gather(pieces: Iterator[pa.Table], texts: int, levels: int, output: Output) -> tuple[Codes, NDArray[np.float64]]:
-    codes, errors, done = np.empty((texts, levels), np.int32), np.zeros(levels), 0
-    for residuals, some in zip(pieces, pieces, strict=True):
-        block = some["code"].to_numpy().reshape(-1, levels)
-        codes[done : done + len(block)] = block
+    """Join the pieces of `encode_shard`: codes, shape (texts, levels), and summed squared residuals per level."""
+    codes = np.empty((texts, levels), np.int32)
+    errors = np.zeros(levels)
+    n_done = 0
+    for residuals, code_rows in zip(pieces, pieces, strict=True):  # the same iterator twice: pieces come in pairs
+        block = code_rows["code"].to_numpy().reshape(-1, levels)
+        codes[n_done : n_done + len(block)] = block
         errors += residuals["left"].to_numpy()
-        done += len(block)
-        output.progress(done, texts)
+        n_done += len(block)
+        output.progress(n_done, texts)
     return codes, errors
 
 
 def _disambiguate(group: Ints, known_suffixes: Ints) -> Ints:
     """Suffixes that distinguish rows of equal codes. Known suffixes (≥ 0) stay; new ones follow in row order."""
-    free = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
-    np.maximum.at(free, group[known_suffixes >= 0], known_suffixes[known_suffixes >= 0] + 1)
-    new = np.flatnonzero(known_suffixes < 0)
-    new = new[np.argsort(group[new], kind="stable")]
-    first = np.searchsorted(group[new], group[new])
+    next_suffix = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(next_suffix, group[known_suffixes >= 0], known_suffixes[known_suffixes >= 0] + 1)
+    new_rows = np.flatnonzero(known_suffixes < 0)
+    new_rows = new_rows[np.argsort(group[new_rows], kind="stable")]
+    group_start = np.searchsorted(group[new_rows], group[new_rows])
     suffixes = known_suffixes.astype(np.int64)
-    suffixes[new] = np.arange(len(new)) - first + free[group[new]]
+    suffixes[new_rows] = np.arange(len(new_rows)) - group_start + next_suffix[group[new_rows]]
     return suffixes
 
 
@@ -196,13 +203,15 @@ def _write(output: Output, texts: pa.Table, codes: Codes, suffixes: Ints, name: 
 
 def _stability(tables: Tables, source: VectorSource, groups_by_level: list[Ints]) -> list[float | None]:
     """Agreement of the two fits by level: Jaccard index of the text pairs with equal codes."""
-    other, n = _books(tables, 1), len(groups_by_level[0])
-    spaced = np.unique(np.linspace(0, n - 1, min(COMPARED, n)).astype(np.int64))
-    hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"].take(pa.array(spaced))
-    groups_again = residual_kmeans.groups(residual_kmeans.encode_vectors(source.stored_vectors.take(hashes), other)[0])
+    other_books = _books(tables, 1)
+    n = len(groups_by_level[0])
+    sample = np.unique(np.linspace(0, n - 1, min(COMPARED, n)).astype(np.int64))
+    hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"].take(pa.array(sample))
+    other_codes, _ = residual_kmeans.encode_vectors(source.stored_vectors.take(hashes), other_books)
+    other_groups = residual_kmeans.groups(other_codes)
     return [
-        residual_kmeans.pair_agreement(*_dense_codes(groups_of_fit[spaced], groups_of_other))
-        for groups_of_fit, groups_of_other in zip(groups_by_level, groups_again, strict=True)
+        residual_kmeans.pair_agreement(*_dense_codes(groups_of_fit[sample], groups_of_other))
+        for groups_of_fit, groups_of_other in zip(groups_by_level, other_groups, strict=True)
     ]
 
 
@@ -219,4 +228,5 @@ def _write_levels(output: Output, codes: Codes, by_level: list[Ints], fits: pa.T
 
 
 def _dense_codes(*code_arrays: Ints) -> list[Ints]:
+    """Renumber codes from 0 without gaps."""
     return [np.unique(code_array, return_inverse=True)[1].astype(np.int64) for code_array in code_arrays]

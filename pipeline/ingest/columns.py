@@ -14,6 +14,7 @@ from darklode.pipeline.ingest.column_hints import MOST_COLUMNS, guess_column, hi
 from darklode.schemas.mining import LogColumns
 from darklode.schemas.settings import DocumentColumns, QueryColumns
 
+# Usual column names of each role, in order of preference. A name added to a tuple is recognized without a setting.
 DOCUMENT_COLUMNS = {
     "doc_id": ("doc_id", "_id", "id", "docid"),
     "title": ("title",),
@@ -42,6 +43,7 @@ LOG_COLUMNS = {
     "variant": ("arm", "variant"),
     "tenant": ("tenant",),
 }
+# Fields of the UBI 1.x schemas (User Behavior Insights) of events and queries.
 UBI_EVENTS = {
     "action": ("action_name",),
     "event_id": ("event_id",),
@@ -99,7 +101,7 @@ class ColumnMapping:
         """
         for role, name in self.names.items():
             self.check(where, role, name, present)
-        columns_by_role = self._roles(present)
+        columns_by_role = self._find_columns(present)
         if guesses := self.guesses(present):
             messages = [self._missing_column_message(where, role, guess, present) for role, guess in guesses.items()]
             raise MissingColumns(*messages, present=list(present), guesses=guesses)
@@ -110,16 +112,19 @@ class ColumnMapping:
 
     def fits(self, present: Collection[str]) -> bool:
         """Whether all columns from the settings and all required roles are present."""
-        return set(self.names.values()) <= set(present) and set(self.needed) <= self._roles(present).keys()
+        return set(self.names.values()) <= set(present) and set(self.needed) <= self._find_columns(present).keys()
 
     def guesses(self, present: Collection[str]) -> dict[str, str | None]:
-        """The likeliest column of each required role without one; None: no guess. No column is guessed twice."""
-        columns_by_role = self._roles(present)
-        taken, guesses = set(columns_by_role.values()), dict[str, str | None]()
+        """The most likely column of each required role that has none; None: no guess. No column is guessed twice."""
+        columns_by_role = self._find_columns(present)
+        used_columns = set(columns_by_role.values())
+        guesses: dict[str, str | None] = {}
         for role in self.needed:
             if role not in columns_by_role:
-                guesses[role] = guess_column(role, self.usual[role], [name for name in present if name not in taken])
-                taken.add(guesses[role] or "")
+                guesses[role] = guess_column(
+                    role, self.usual[role], [name for name in present if name not in used_columns]
+                )
+                used_columns.add(guesses[role] or "")
         return guesses
 
     def _missing_column_message(self, where: str, role: str, guess: str | None, present: Collection[str]) -> str:
@@ -147,18 +152,21 @@ class ColumnMapping:
 
     def pick(self, values: Mapping[str, str]) -> dict[str, str]:
         """Values of front matter or HTML meta elements by role, except the text."""
-        return {role: values[name] for role, name in self._roles(values).items() if role != "text"}
+        return {role: values[name] for role, name in self._find_columns(values).items() if role != "text"}
 
-    def _roles(self, present: Collection[str]) -> dict[str, str]:
-        present_names, by_folded_name = set(present), {name.casefold(): name for name in reversed(list(present))}
-        firsts = ((role, self._find_name(role, present_names, by_folded_name)) for role in self.usual)
-        return {role: name for role, name in firsts if name is not None}
+    def _find_columns(self, present: Collection[str]) -> dict[str, str]:
+        """The column of each role that has one; no error if a role has none."""
+        present_names = set(present)
+        by_folded_name = {name.casefold(): name for name in reversed(list(present))}
+        name_by_role = ((role, self._find_name(role, present_names, by_folded_name)) for role in self.usual)
+        return {role: name for role, name in name_by_role if name is not None}
 
     def _find_name(self, role: str, present: Collection[str], by_folded_name: Mapping[str, str]) -> str | None:
+        """Column of a role: the one in the settings, else the first usual name, if need be in another case."""
         if role in self.names:
             return self.names[role] if self.names[role] in present else None
-        exact = next((name for name in self.usual[role] if name in present), None)
-        return exact or next((by_folded_name[name] for name in self.usual[role] if name in by_folded_name), None)
+        exact_match = next((name for name in self.usual[role] if name in present), None)
+        return exact_match or next((by_folded_name[name] for name in self.usual[role] if name in by_folded_name), None)
 
 
 def document_columns(settings: DocumentColumns) -> ColumnMapping:
@@ -177,9 +185,9 @@ def query_columns(settings: QueryColumns) -> ColumnMapping:
 
 def log_columns(settings: LogColumns) -> ColumnMapping:
     """Roles of search log columns."""
-    needed = ("timestamp", "query", "doc_id", "clicked")
+    required_roles = ("timestamp", "query", "doc_id", "clicked")
     return ColumnMapping(
-        "logs.columns", settings.model_dump(exclude_none=True), LOG_COLUMNS, needed, text="query", events=True
+        "logs.columns", settings.model_dump(exclude_none=True), LOG_COLUMNS, required_roles, text="query", events=True
     )
 
 
@@ -214,8 +222,10 @@ def _list(names: Collection[str]) -> str:
 
 
 Values = dict[str, object]
+"""A parsed JSON object: values by field name."""
+
 BOOLEAN_ROLES = {"clicked", "satisfaction", "relevance"}
-DEPTH = 4  # of nested objects
+DEPTH = 4  # levels of nested objects searched for fields: the deepest field of UBI has three, plus `_source`
 
 
 def names_in(rows: Sequence[Values], *, nested: bool) -> list[str]:
@@ -224,6 +234,7 @@ def names_in(rows: Sequence[Values], *, nested: bool) -> list[str]:
 
 
 def _names(row: Values, depth: int) -> list[str]:
+    """Field names of an object, with those of nested objects as paths, down to `depth` levels."""
     names = []
     for name, value in row.items():
         names.append(name)
@@ -236,9 +247,9 @@ def value_at(row: Values, name: str) -> object:
     """The value of a field or path; None if it is missing."""
     if name in row or "." not in name:
         return row.get(name)
-    head, _, tail = name.partition(".")
-    inner = row.get(head)
-    return value_at(inner, tail) if isinstance(inner, dict) else None
+    field_name, _, remaining_path = name.partition(".")
+    inner = row.get(field_name)
+    return value_at(inner, remaining_path) if isinstance(inner, dict) else None
 
 
 def kind_of(values: Sequence[object], role: str) -> pa.DataType:
@@ -260,15 +271,16 @@ def schema_of(kinds: dict[str, pa.DataType], flat_columns: Collection[str]) -> p
     """The schema of columns; names with dots become nested structs, except those in `flat_columns`."""
     tree: dict[str, Any] = {}
     for name, kind in kinds.items():
-        *heads, last = [name] if name in flat_columns else name.split(".")
-        inner = tree
-        for head in heads:
-            inner = inner.setdefault(head, {})
-        inner[last] = kind
+        *parents, leaf = [name] if name in flat_columns else name.split(".")
+        subtree = tree
+        for parent in parents:
+            subtree = subtree.setdefault(parent, {})
+        subtree[leaf] = kind
     return pa.schema(_fields(tree))
 
 
 def _fields(tree: dict[str, Any]) -> list[pa.Field]:
+    """Arrow fields of a tree: types by name, and dictionaries for structs."""
     return [pa.field(name, pa.struct(_fields(kind)) if isinstance(kind, dict) else kind) for name, kind in tree.items()]
 
 
@@ -285,10 +297,10 @@ def leaves_of(schema: pa.Schema, *, nested: bool) -> dict[str, pa.DataType]:
 
 def column_at(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
     """A column, or a nested field of one."""
-    head = name if name in rows.schema.names else name.partition(".")[0]
-    column = rows.column(head)
+    column_name = name if name in rows.schema.names else name.partition(".")[0]
+    column = rows.column(column_name)
     combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    path = name[len(head) + 1 :].split(".") if head != name else []
+    path = name[len(column_name) + 1 :].split(".") if column_name != name else []
     return pc.struct_field(combined, path) if path else combined
 
 

@@ -28,7 +28,7 @@ from darklode.pipeline.ingest.rows import (
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import DOCUMENTS
 
-BLOCK_BYTES = 1 << 20  # of documents held at a time
+BLOCK_BYTES = 1 << 20  # a block of rows ends after documents of this total file size
 Row = dict[str, str | None]
 
 
@@ -78,6 +78,7 @@ class FolderReader:
             yield _block(rows, files)
 
     def _read(self, file: InputFile) -> Row | None:
+        """Read a file as one document; None if it is rejected. Text removed from an HTML page is also a reject."""
         self._intake.count_rows(1)
         data: bytes | None = None
         try:
@@ -86,7 +87,7 @@ class FolderReader:
             finally:
                 self._intake.close_file(file)
             prose = self._prose(data, file)
-            head = self._head(prose)
+            fields = self._front_matter_fields(prose)
         except (BadDocumentError, DamagedFile) as error:
             excerpt = data and data[:MAX_PAYLOAD_BYTES].decode(errors="replace")
             self._intake.reject(str(error), file.name, None, excerpt or None)
@@ -94,17 +95,19 @@ class FolderReader:
         for reason, removed in prose.removed.items():
             self._intake.count_rows(1)
             self._intake.reject(reason, file.name, None, removed, other_kind=True)
-        return {"doc_id": file.name, "title": prose.title, "text": prose.text, **head}
+        return {"doc_id": file.name, "title": prose.title, "text": prose.text, **fields}
 
-    def _head(self, prose: Prose) -> dict[str, str]:
-        head = {key: (value or "").strip() for key, value in prose.head.items()}
-        self._keys.update({key: None for key, value in head.items() if value})
-        fields = self._columns.pick(head)
+    def _front_matter_fields(self, prose: Prose) -> dict[str, str]:
+        """Values of front matter or meta elements by role, without empty ones; raises BadDocumentError."""
+        values = {key: (value or "").strip() for key, value in prose.head.items()}
+        self._keys.update({key: None for key, value in values.items() if value})
+        fields = self._columns.pick(values)
         if not fields.get("tenant", "whoever"):  # otherwise it would get the default tenant
             raise BadDocumentError("front matter: tenant is not a plain value")
         return {role: value for role, value in fields.items() if value}
 
     def _prose(self, data: bytes | None, file: InputFile) -> Prose:
+        """Parse the content of a file, None if it was too long; raises BadDocumentError."""
         if data is None:
             raise BadDocumentError(f"row longer than {self._limit} bytes")
         if b"\0" in data:
@@ -117,6 +120,7 @@ class FolderReader:
 
 
 def _block(rows: list[Row], files: list[str]) -> RowBlock:
+    """A block of documents that are one file each, so that they have no line."""
     columns = {role: pa.array([row.get(role) for row in rows], pa.string()) for role in DOCUMENT_COLUMNS}
     return RowBlock(pa.array(files, pa.string()), columns, pa.nulls(len(rows), pa.int64()))
 
@@ -135,7 +139,8 @@ def ingest_documents(path: str, output: Output, settings: IngestSettings) -> Non
     """
     choice = choose_documents(path, settings.documents.format)
     intake = Intake(output, "documents", path, choice.files)
-    parts, seen_keys = PartBuffer(output, "documents"), SeenKeys()
+    parts = PartBuffer(output, "documents")
+    seen_keys = SeenKeys()
     for file in choice.other_files:
         intake.reject_file(file)
     for block in _blocks(path, choice, intake, settings):
@@ -157,21 +162,32 @@ def _blocks(path: str, choice: FileChoice, intake: Intake, settings: IngestSetti
 def select_usable(
     block: RowBlock, intake: Intake, seen_keys: SeenKeys, settings: IngestSettings
 ) -> tuple[RowBlock, Keys]:
-    """The rows with a text and a unique id, and the hashes of their ids; other rows are rejected."""
+    """Select the rows with a text and a unique id; the others are rejected.
+
+    Args:
+        block: rows with columns named by role (doc_id, text, …).
+        intake: receives the rejected rows.
+        seen_keys: ids of earlier blocks of the same ingest; the ids of this block are added.
+        settings: the settings `ingest`.
+
+    Returns:
+        The rows, and the hash of each row's tenant and id.
+    """
     readable = drop_faulty(block, common_faults(block, "doc_id", settings), intake)
-    complete = (readable if "doc_id" in readable.columns else _with_ids(readable)).complete(settings)
-    keys = keys_of(complete.columns["tenant"].to_pylist(), complete.columns["doc_id"].to_pylist())
-    repeated = seen_keys.find_repeated(keys)
-    return drop_faulty(complete, [("duplicate id", repeated)], intake), keys[~repeated]
+    valid_rows = (readable if "doc_id" in readable.columns else _with_ids(readable)).complete(settings)
+    keys = keys_of(valid_rows.columns["tenant"].to_pylist(), valid_rows.columns["doc_id"].to_pylist())
+    is_repeated = seen_keys.find_repeated(keys)
+    return drop_faulty(valid_rows, [("duplicate id", is_repeated)], intake), keys[~is_repeated]
 
 
 def _with_ids(block: RowBlock) -> RowBlock:
-    """Add ids made of file and line."""
-    names = pc.binary_join_element_wise(block.files, block.lines.cast(pa.string()), ":")
-    return RowBlock(block.files, block.columns | {"doc_id": names}, block.lines)
+    """Add a column `doc_id` of file and line, such as `docs.csv:3`."""
+    doc_ids = pc.binary_join_element_wise(block.files, block.lines.cast(pa.string()), ":")
+    return RowBlock(block.files, block.columns | {"doc_id": doc_ids}, block.lines)
 
 
 def _rows(block: RowBlock) -> pa.Table:
+    """Rows of `documents`. The content hash (128 bits) covers title and text; later stages detect changes by it."""
     titles = blank_to_null(block.columns.get("title", block.nulls()))
     texts = block.columns["text"]
     pairs = zip(titles.to_pylist(), texts.to_pylist(), strict=True)

@@ -33,11 +33,11 @@ PROSE = frozenset({"markdown", "html", "text"})
 TABULAR = frozenset({"jsonl", "csv", "parquet"})
 REMOTE = "s3://"
 
-_SHEET = "save it as CSV (UTF-8) there, or run `soffice --headless --convert-to csv {name}`"
-_PAGES = "make text of it: `pandoc -o {name}.md {name}`"
+_SPREADSHEET_ADVICE = "save it as CSV (UTF-8) there, or run `soffice --headless --convert-to csv {name}`"
+_TEXT_DOCUMENT_ADVICE = "make text of it: `pandoc -o {name}.md {name}`"
 CONVERSIONS = {
-    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods", ".numbers"), _SHEET),
-    **dict.fromkeys((".docx", ".odt", ".rtf", ".epub"), _PAGES),
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods", ".numbers"), _SPREADSHEET_ADVICE),
+    **dict.fromkeys((".docx", ".odt", ".rtf", ".epub"), _TEXT_DOCUMENT_ADVICE),
     ".doc": "make text of it: `soffice --headless --convert-to txt {name}`",
     ".pdf": "make text of it: `pdftotext {name} {name}.txt`",
     **dict.fromkeys((".zip", ".tar", ".7z"), "unpack it first"),
@@ -86,13 +86,13 @@ def list_files(path: str, *, remote: bool = False) -> list[InputFile]:
         InputError: the path does not exist or cannot be read.
     """
     if remote and path.startswith(REMOTE):
-        return sorted(_remote(Store(path)), key=lambda file: file.name)
+        return sorted(_remote_files(Store(path)), key=lambda file: file.name)
     root = Path(path).expanduser()
     try:
         if root.is_file():
             return [_file(root, _display_name(Path(root.name)))]
         if root.is_dir():
-            return sorted(_below(root), key=lambda file: file.name)
+            return sorted(_files_below(root), key=lambda file: file.name)
     except OSError as error:
         raise InputError(f"{error.filename or path} cannot be read: {error.strerror}; check its permissions") from error
     raise InputError(f"{path} does not exist; give a file or a folder")
@@ -130,6 +130,7 @@ def files_fingerprint(files: Iterable[InputFile]) -> str:
 
 
 def _version(file: InputFile) -> list[str | int | None]:
+    """What identifies a file's content: its hash if it is small and local, else its times."""
     if file.changed_ns is not None and file.size <= SMALL_BYTES:
         try:
             return [sha256(file.path.read_bytes()).hexdigest()]
@@ -150,7 +151,8 @@ def source_fingerprint(path: str) -> str:
     return files_fingerprint(files)
 
 
-def _below(root: Path) -> Iterator[InputFile]:
+def _files_below(root: Path) -> Iterator[InputFile]:
+    """Yield all visible files below a folder, and the folders that are skipped."""
     resolved_root = root.resolve()
     for folder, folders, names in os.walk(root, onerror=_raise):
         visible = [name for name in sorted(folders) if not name.startswith(".")]
@@ -171,41 +173,46 @@ RUN_FILES = "inputs.json", "settings.yaml"
 
 
 def _skip_folder_reason(folder: Path) -> str | None:
+    """Reason why a folder is not searched; None if it is."""
     if folder.is_symlink():
         return "link to a folder"
     return "folder of a run" if all((folder / name).exists() for name in RUN_FILES) else None
 
 
 def _skip_reason(path: Path, root: Path) -> str | None:
+    """Reason why a file is not read; None if it is. Links must not lead out of `root`, the folder given by the user."""
     if not path.exists():
         return "broken link"
     if not path.is_file():
         return "not a regular file"
-    outside = path.is_symlink() and not path.resolve().is_relative_to(root)
-    return "link out of the folder" if outside else None
+    is_outside = path.is_symlink() and not path.resolve().is_relative_to(root)
+    return "link out of the folder" if is_outside else None
 
 
 def _display_name(path: Path) -> str:
+    """A path with `/`, as text: names of files may contain bytes that are not UTF-8."""
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
-def _remote(store: Store) -> Iterator[InputFile]:
+def _remote_files(store: Store) -> Iterator[InputFile]:
+    """Yield the file at an `s3://` address, or all visible files below the prefix."""
     root = store.path("").rstrip("/")
     try:
         root_info = store.filesystem.get_file_info(root)
         selector = pafs.FileSelector(root, allow_not_found=True, recursive=True)
-        below = [root_info] if root_info.is_file else store.filesystem.get_file_info(selector)
+        infos = [root_info] if root_info.is_file else store.filesystem.get_file_info(selector)
     except OSError as error:
         raise InputError(
             f"{store.url} cannot be read ({error}); check the bucket, its permissions and AWS_*"
         ) from error
-    for info in below:
+    for info in infos:
         name = info.base_name if root_info.is_file else info.path.removeprefix(f"{root}/")
         if info.is_file and not any(part.startswith(".") for part in name.split("/")):
             yield InputFile(Path(info.path), name, info.size, info.mtime_ns or 0)
 
 
 def _file(path: Path, name: str, skipped: str | None = None) -> InputFile:
+    """Describe a local file; `skipped` is the reason why it is not read, None if it is."""
     if skipped:
         return InputFile(path, name, 0, 0, skipped=skipped)
     status = path.stat()
@@ -221,7 +228,13 @@ QUERY_ENDINGS = {".txt", ".text", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", 
 
 @dataclass(frozen=True)
 class FileChoice:
-    """Files to read. `format` is "folder", a tabular format for all files, or None: each file by its extension."""
+    """Files to read.
+
+    Attributes:
+        files: files with documents or queries.
+        format: "folder" for a file per document, a tabular format for all files, or None for each by its extension.
+        other_files: files of other formats and skipped ones; they are rejected.
+    """
 
     files: list[InputFile]
     format: str | None
@@ -236,11 +249,11 @@ def choose_documents(path: str, file_format: str) -> FileChoice:
     """
     files = list_files(path)
     if file_format == "beir" or (file_format == "auto" and _beir_files(files, "corpus")):
-        return _beir(path, files, "corpus")
+        return _choose_beir(path, files, "corpus")
     if file_format == "folder" or (file_format == "auto" and any(file.format in PROSE for file in files)):
-        return _split(path, files, PROSE, "folder")
+        return _choose_formats(path, files, PROSE, "folder")
     if file_format == "auto":
-        return _split(path, files, TABULAR, None)
+        return _choose_formats(path, files, TABULAR, None)
     return _choose_format(path, files, {file_format}, file_format)
 
 
@@ -252,7 +265,7 @@ def choose_queries(path: str, file_format: str) -> FileChoice:
     """
     files = list_files(path)
     if file_format == "beir":
-        return _beir(path, files, "queries")
+        return _choose_beir(path, files, "queries")
     if file_format != "auto":
         return _choose_format(path, files, {file_format}, file_format)
     query_files = [file for file in files if file.name.startswith("queries.") and file.ending in QUERY_ENDINGS]
@@ -269,14 +282,14 @@ def choose_queries(path: str, file_format: str) -> FileChoice:
         )
     if query_files:
         return FileChoice(query_files, None, [file for file in files if file.skipped])
-    return FileChoice(readable, None, _without(files, readable))
+    return FileChoice(readable, None, _other_files(files, readable))
 
 
 def _beir_files(files: list[InputFile], stem: str) -> list[InputFile]:
     return [file for file in files if file.name in {f"{stem}.jsonl", f"{stem}.jsonl.gz"} and not file.skipped]
 
 
-def _beir(path: str, files: list[InputFile], stem: str) -> FileChoice:
+def _choose_beir(path: str, files: list[InputFile], stem: str) -> FileChoice:
     beir_files = _beir_files(files, stem)
     if not beir_files:
         raise InputError(f"{path} has no {stem}.jsonl; a BEIR folder has corpus.jsonl and queries.jsonl")
@@ -285,7 +298,8 @@ def _beir(path: str, files: list[InputFile], stem: str) -> FileChoice:
     return FileChoice(beir_files, "jsonl")
 
 
-def _split(path: str, files: list[InputFile], formats: frozenset[str], reader: str | None) -> FileChoice:
+def _choose_formats(path: str, files: list[InputFile], formats: frozenset[str], reader: str | None) -> FileChoice:
+    """Choose the files whose extension is of one of the formats; raises InputError if there are none."""
     with_known_format = [file for file in files if file.format in formats] if formats is PROSE else tabular_files(files)
     if not with_known_format:
         readable = (
@@ -293,7 +307,7 @@ def _split(path: str, files: list[InputFile], formats: frozenset[str], reader: s
             "ingest.documents.format"
         )
         raise InputError(missing_files_message(path, "documents", files, readable))
-    return FileChoice(with_known_format, reader, _without(files, with_known_format))
+    return FileChoice(with_known_format, reader, _other_files(files, with_known_format))
 
 
 def missing_files_message(path: str, content: str, files: list[InputFile], readable: str) -> str:
@@ -312,13 +326,14 @@ def missing_files_message(path: str, content: str, files: list[InputFile], reada
 
 
 def _choose_format(path: str, files: list[InputFile], formats: set[str], reader: str) -> FileChoice:
+    """Choose the files of a format set by the user; all files if none has its extension."""
     if not files:
         raise InputError(f"{path} contains no files; give a file or a folder with files")
     readable = [file for file in files if file.format in formats]
-    chosen = readable or [file for file in files if not file.skipped]
-    return FileChoice(chosen, reader, _without(files, chosen))
+    chosen_files = readable or [file for file in files if not file.skipped]
+    return FileChoice(chosen_files, reader, _other_files(files, chosen_files))
 
 
-def _without(files: Iterable[InputFile], chosen: Iterable[InputFile]) -> list[InputFile]:
-    names = {file.name for file in chosen}
-    return [file for file in files if file.name not in names]
+def _other_files(files: Iterable[InputFile], chosen: Iterable[InputFile]) -> list[InputFile]:
+    chosen_names = {file.name for file in chosen}
+    return [file for file in files if file.name not in chosen_names]

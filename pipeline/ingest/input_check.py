@@ -204,9 +204,10 @@ def _format_problems(intake: Intake, path: str, settings: IngestSettings, *, rea
     tally = intake.tally()
     if reads_all:
         tally.check(path, intake.name, intake.kind.columns, settings.max_reject_share)
-    bad = tally.n_own - tally.n_kept
+    n_unreadable = tally.n_own - tally.n_kept
     remedy = tally.remedy().rstrip("; ")
     messages = [
-        f"{path}: {bad} of the first {tally.n_own} rows are unreadable ({tally.main_reasons()}) {remedy}".rstrip()
+        f"{path}: {n_unreadable} of the first {tally.n_own} rows are unreadable "
+        f"({tally.main_reasons()}) {remedy}".rstrip()
     ]
-    return [*intake.remarks, *(messages if bad else [])]
+    return [*intake.remarks, *(messages if n_unreadable else [])]

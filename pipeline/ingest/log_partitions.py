@@ -8,13 +8,14 @@ from datetime import date
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.files import InputFile, files_fingerprint, missing_files_message, tabular_files
 
+# Dates in paths: 2026-03-01, folders such as 2026/03/01 or year=2026/month=03/day=01, and 20260301.
 DATES = (
     re.compile(r"(?<!\d)((?:19|20)\d\d)-(\d\d)-(\d\d)(?!\d)"),
     re.compile(r"(?<!\d)((?:19|20)\d\d)/(?:\w+=)?(\d\d)/(?:\w+=)?(\d\d)(?=/)"),
     re.compile(r"(?<!\d)((?:19|20)\d\d)(\d\d)(\d\d)(?!\d)"),
 )
-EVENTS, SEARCHES = "ubi_events", "ubi_queries"
-UNDATED_UBI = "ubi"
+EVENTS, SEARCHES = "ubi_events", "ubi_queries"  # file names (or folders) of the UBI specification
+UNDATED_UBI = "ubi"  # partition of a UBI log without dates
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class LogPartition:
         date: the day, or None.
         files: files of impressions.
         searches: query files of a UBI log.
-        other_files: files that are not a log.
+        other_files: dated files that are not log files; they are rejected.
     """
 
     name: str
@@ -37,6 +38,7 @@ class LogPartition:
 
     @property
     def all(self) -> list[InputFile]:
+        """All files, including those that are rejected."""
         return [*self.files, *self.searches, *self.other_files]
 
     @property
@@ -84,16 +86,16 @@ def partitions_of(files: Sequence[InputFile], file_format: str) -> dict[str, Log
         file_format: the setting `logs.format`.
     """
     ubi = is_ubi(files, file_format)
-    logs = {file.name for file in _log_files(files, file_format, ubi=ubi)}
+    log_names = {file.name for file in _log_files(files, file_format, ubi=ubi)}
     partitions: dict[str, LogPartition] = {}
     for file in files:
         day = date_in(file.name)
-        if day is None and file.name not in logs:
+        if day is None and file.name not in log_names:
             continue
         name = day.isoformat() if day else UNDATED_UBI if ubi else file.name
         partition = partitions.setdefault(name, LogPartition(name, day))
-        kind = partition.searches if ubi and _has_stem(file, SEARCHES) else partition.files
-        (kind if file.name in logs else partition.other_files).append(file)
+        role_files = partition.searches if ubi and _has_stem(file, SEARCHES) else partition.files
+        (role_files if file.name in log_names else partition.other_files).append(file)
     return dict(sorted(partitions.items()))
 
 
@@ -103,6 +105,7 @@ def remove_marker_files(files: Iterable[InputFile]) -> list[InputFile]:
 
 
 def _log_files(files: Sequence[InputFile], file_format: str, *, ubi: bool) -> list[InputFile]:
+    """The files to read as logs. With `auto`, tabular files with a date in their path, or all tabular files."""
     if ubi:
         tabular = tabular_files(list(files))
         ubi_files = [file for file in tabular if _has_stem(file, EVENTS) or _has_stem(file, SEARCHES)]
@@ -115,8 +118,8 @@ def _log_files(files: Sequence[InputFile], file_format: str, *, ubi: bool) -> li
 
 def date_in(name: str) -> date | None:
     """The first date in a path, as 2026-03-01, 2026/03/01 (folders) or 20260301; None if there is no valid date."""
-    hits = [match for pattern in DATES for match in pattern.finditer(name)]
-    for match in sorted(hits, key=lambda match: match.start()):
+    matches = [match for pattern in DATES for match in pattern.finditer(name)]
+    for match in sorted(matches, key=lambda match: match.start()):
         try:
             return date(*map(int, match.groups()))
         except ValueError:
@@ -125,4 +128,5 @@ def date_in(name: str) -> date | None:
 
 
 def _has_stem(file: InputFile, stem: str) -> bool:
+    """Whether the file's name, or a folder in its path, begins with `stem`."""
     return any(part.startswith(stem) for part in file.name.split("/"))

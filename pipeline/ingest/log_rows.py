@@ -24,8 +24,10 @@ from darklode.schemas.mined_tables import IMPRESSIONS
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
 
-BATCH_ROWS = 1 << 15
+BATCH_ROWS = 1 << 15  # sorted rows fetched from DuckDB at once: a few MB
+# Hexadecimal digits (96 bits) of generated search and event ids: with a billion ids, a collision is very unlikely.
 ID_DIGITS = 24
+# Impressions before the sort: days in days and times in microseconds since 1970 (UTC), positions as in the log.
 STAGED = pa.schema(
     [
         ("tenant", pa.string()),
@@ -43,7 +45,9 @@ STAGED = pa.schema(
         ("arm", pa.string()),
     ]
 )
-# Ordered by all columns, so that the order depends on nothing but the rows.
+# Sorted impressions with the missing ids added. A search without an id is identified by its session, query and time.
+# Ordered by all columns, so that the order depends on nothing but the rows. chr(31), the ASCII unit separator, keeps
+# hashed values apart. Changing a hashed value changes the ids, and so every table that refers to them.
 ORDERED = f"""
 WITH queried AS (
     SELECT * REPLACE (position + $shift AS position), left(sha256(normal_form), 16) AS query_id FROM staged
@@ -62,7 +66,11 @@ ORDER BY day, tenant, time, search_id, position NULLS FIRST, doc_id, event_id,
 
 
 class LogStaging:
-    """Staged rows of a partition."""
+    """Rows of a partition in a DuckDB table, to be sorted once all files of the partition are read.
+
+    Attributes:
+        has_zero_position: whether a row added so far has position 0.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -78,34 +86,44 @@ class LogStaging:
         self._connection.unregister("new_rows")
 
     def is_shown(self, tenants: pa.Array, searches: pa.Array) -> Mask:
-        """Mask of the searches that have a staged row without a click."""
-        searches_table = {
+        """Mask of the searches that have a staged row without a click, which shows that impressions were logged.
+
+        Args:
+            tenants: tenant of each search.
+            searches: search_id of each search.
+        """
+        columns = {
             "tenant": tenants,
             "search_id": searches,
             "position": pa.array(range(len(searches)), pa.int64()),
         }
-        self._connection.register("searches", pa.table(searches_table))
-        answer = self._connection.sql("""
+        self._connection.register("searches", pa.table(columns))
+        flags = self._connection.sql("""
             SELECT EXISTS (
                 FROM staged s WHERE s.tenant = a.tenant AND s.search_id = a.search_id AND NOT s.clicked
             ) AS shown
             FROM searches a ORDER BY position
         """).to_arrow_table()
         self._connection.unregister("searches")
-        return mask(answer["shown"].combine_chunks())
+        return mask(flags["shown"].combine_chunks())
 
     def pieces(self, shift: int) -> Iterator[tuple[date, pa.Table]]:
-        """Yield sorted impressions in pieces of one day (UTC) each; `shift` is added to positions."""
-        sizes = self._connection.sql("SELECT day, count(*) FROM staged GROUP BY day ORDER BY day").fetchall()
+        """Yield days (UTC) with sorted impressions, in order; a day may come in several tables.
+
+        Args:
+            shift: offset added to positions so that they count from 1 (`LogRules.position_shift`).
+        """
+        rows_per_day = self._connection.sql("SELECT day, count(*) FROM staged GROUP BY day ORDER BY day").fetchall()
         reader = self._connection.sql(ORDERED, params={"shift": shift}).to_arrow_reader(BATCH_ROWS)
         batch: pa.Table = reader.schema.empty_table()
-        for day, rows in sizes:
-            remaining_rows = rows
-            while remaining_rows:
+        for day, n_rows in rows_per_day:
+            n_remaining = n_rows
+            while n_remaining:
                 batch = batch if batch.num_rows else pa.Table.from_batches([next(reader)])
-                own_rows = batch.slice(0, remaining_rows)
-                yield date(1970, 1, 1) + timedelta(days=day), _impressions(own_rows)
-                remaining_rows, batch = remaining_rows - own_rows.num_rows, batch.slice(own_rows.num_rows)
+                day_rows = batch.slice(0, n_remaining)
+                yield date(1970, 1, 1) + timedelta(days=day), _to_impressions(day_rows)
+                n_remaining -= day_rows.num_rows
+                batch = batch.slice(day_rows.num_rows)
 
 
 @contextmanager
@@ -115,29 +133,40 @@ def open_staging() -> Iterator[LogStaging]:
         yield LogStaging(connection)
 
 
-def _impressions(rows: pa.Table) -> pa.Table:
+def _to_impressions(rows: pa.Table) -> pa.Table:
+    """Convert sorted staged rows to the table `impressions`, with times as timestamps."""
     columns = {name: rows[name] for name in rows.schema.names if name != "time"}
     return IMPRESSIONS.rows(columns | {"timestamp": rows["time"].cast(UTC_MICROSECONDS)})
 
 
+# Accepted spellings of `clicked`, after conversion to lower case; numbers are counts of clicks (COUNT).
 TRUE, FALSE = ["true", "t", "yes", "y"], ["false", "f", "no", "n"]
+# Numbers may have a decimal part of zeros (`3.0`), as pandas writes whole numbers in columns with gaps.
 COUNT = r"^\+?[0-9]+(\.0*)?$"
-WHOLE = r"^[+-]?[0-9]{1,9}(\.0*)?$"
+WHOLE = r"^[+-]?[0-9]{1,9}(\.0*)?$"  # at most nine digits: fits into int32
 DECIMAL = r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$"
 
 
 def normalize_spaces(texts: pa.Array) -> pa.Array:
-    """Collapse white space to single spaces and trim."""
+    """Replace each run of white space by one space, and remove it at both ends."""
     return pc.binary_join(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts)), " ")
 
 
 def mask_personal_data(texts: pa.Array) -> pa.Array:
-    """Mask personal data. White space is normalized before, because numbers may contain unusual spaces."""
+    """Replace personal data, such as telephone numbers, by placeholders.
+
+    Texts are first brought to Unicode NFC with single spaces, because numbers may contain unusual spaces.
+    """
     return masked(normalize_spaces(pc.utf8_normalize(texts, "NFC")))
 
 
 def spellings(queries: pa.Array, *, masking: bool) -> pa.Array:
-    """Queries as typed, in NFC and with single spaces; personal data is masked if `masking`."""
+    """Queries as typed, in Unicode NFC and with single spaces.
+
+    Args:
+        queries: texts; each distinct text is processed once, because queries of a log repeat.
+        masking: whether personal data is masked.
+    """
     coded = queries.dictionary_encode()
     distinct = coded.dictionary
     cleaned = mask_personal_data(distinct) if masking else normalize_spaces(pc.utf8_normalize(distinct, "NFC"))
@@ -146,58 +175,72 @@ def spellings(queries: pa.Array, *, masking: bool) -> pa.Array:
 
 def read_positions(texts: pa.Array) -> tuple[pa.Array, Mask]:
     """Parse whole numbers below a billion as int32; returns values (null if empty) and a mask of invalid texts."""
-    return _by_distinct(texts, _positions)
+    return _parse_distinct(texts, _parse_positions)
 
 
 def read_clicks(texts: pa.Array) -> tuple[pa.Array, Mask]:
     """Parse clicks from booleans or counts; returns values (false if empty) and a mask of invalid texts."""
-    clicks, bad = _by_distinct(texts, _clicks)
+    clicks, bad = _parse_distinct(texts, _parse_clicks)
     return pc.fill_null(clicks, False), bad
 
 
 def read_seconds(texts: pa.Array) -> tuple[pa.Array, Mask]:
     """Parse non-negative seconds as float32; returns values (null if empty) and a mask of invalid texts."""
-    return _by_distinct(texts, _seconds)
+    return _parse_distinct(texts, _parse_seconds)
 
 
-def _by_distinct(texts: pa.Array, read: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, Mask]:
-    """Parse each distinct text once; returns values and a mask of non-empty texts without a value."""
+def _parse_distinct(texts: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, Mask]:
+    """Parse each distinct text once.
+
+    Args:
+        texts: texts of a column; null, white space and `NaN` count as empty.
+        parse: function that returns a value per text, null for texts that it cannot parse.
+
+    Returns:
+        A value per text, null if there is none; and a mask of the texts that are not empty but have no value.
+    """
     coded = texts.dictionary_encode()
     distinct_values = blank_to_null(coded.dictionary)
     cleaned = pc.if_else(pc.equal(pc.utf8_lower(distinct_values), "nan"), None, distinct_values)
-    values = read(cleaned)
-    lost = pc.and_(values.is_null(), cleaned.is_valid())
-    return values.take(coded.indices), mask(lost.take(coded.indices))
+    values = parse(cleaned)
+    is_invalid = pc.and_(values.is_null(), cleaned.is_valid())
+    return values.take(coded.indices), mask(is_invalid.take(coded.indices))
 
 
-def _positions(texts: pa.Array) -> pa.Array:
+def _parse_positions(texts: pa.Array) -> pa.Array:
+    """Whole numbers as int32; null for other texts."""
     digits = pc.replace_substring_regex(pc.utf8_ltrim(texts, "+"), r"\..*$", "")
     return pc.if_else(pc.match_substring_regex(texts, WHOLE), digits, None).cast(pa.int32())
 
 
-def _clicks(texts: pa.Array) -> pa.Array:
+def _parse_clicks(texts: pa.Array) -> pa.Array:
+    """Booleans; a count is true if it is not zero. Null for other texts."""
     lower = pc.utf8_lower(texts)
-    count = pc.if_else(pc.match_substring_regex(lower, COUNT), pc.match_substring_regex(lower, r"^[^.]*[1-9]"), None)
-    yes, no = pc.is_in(lower, pa.array(TRUE)), pc.is_in(lower, pa.array(FALSE))
-    return pc.coalesce(count, pc.if_else(yes, True, pc.if_else(no, False, None)))
+    is_positive = pc.match_substring_regex(lower, r"^[^.]*[1-9]")
+    from_counts = pc.if_else(pc.match_substring_regex(lower, COUNT), is_positive, None)
+    is_true = pc.is_in(lower, pa.array(TRUE))
+    is_false = pc.is_in(lower, pa.array(FALSE))
+    return pc.coalesce(from_counts, pc.if_else(is_true, True, pc.if_else(is_false, False, None)))
 
 
-def _seconds(texts: pa.Array) -> pa.Array:
+def _parse_seconds(texts: pa.Array) -> pa.Array:
+    """Non-negative decimal numbers as float32; null for other texts and for numbers that are too large."""
     numbers = pc.if_else(pc.match_substring_regex(texts, DECIMAL), texts, None).cast(pa.float32())
     return pc.if_else(pc.is_finite(numbers), numbers, None)
 
 
 Faults = list[tuple[str, Mask]]
+"""Reject reasons, each with a mask of the rows that it applies to."""
 
 
 @dataclass(frozen=True)
 class LogRules:
-    """Rules for the rows of a partition.
+    """Rules that the rows of a partition must follow.
 
     Attributes:
-        settings: the settings `logs`.
-        ingest: the settings `ingest`.
-        date: the partition's day; None: any day is valid.
+        settings: the settings `logs`: time zone, first position, late days, masking.
+        ingest: the settings `ingest`: tenant and maximum row length.
+        date: the day in the names of the partition's files; None if they have none, so that any day is valid.
     """
 
     settings: LogSettings
@@ -215,24 +258,38 @@ class LogRules:
         return day - max(self.settings.max_late_days, zone_days), day + 1
 
     def position_shift(self, *, has_zero: bool) -> int:
-        """Offset that makes positions count from 1; `has_zero`: a position is 0, which decides for `auto`."""
-        first = self.settings.first_position
-        return int(has_zero) if first == "auto" else 1 - first
+        """Offset that makes positions count from 1.
+
+        Args:
+            has_zero: whether a row of the partition has position 0; used if `logs.first_position` is `auto`.
+        """
+        first_position = self.settings.first_position
+        return int(has_zero) if first_position == "auto" else 1 - first_position
 
 
 def select_usable(block: RowBlock, rules: LogRules, intake: Intake) -> pa.Table:
-    """The usable rows in the schema STAGED, positions as in the log; other rows are rejected."""
+    """Parse a block of log rows and return the usable ones in the schema STAGED.
+
+    Positions stay as in the log, because the offset is known only after the last block of the partition.
+
+    Args:
+        block: rows with columns named by role (query, doc_id, …).
+        rules: rules of the partition.
+        intake: receives the other rows, each with the first fault that applies.
+    """
     faults = common_faults(block, "", rules.ingest, "query")
     faults.append(("empty doc_id", is_blank(block.columns["doc_id"])))
     readable = drop_faulty(block, faults, intake).complete(rules.ingest)
-    values, bad = _values(readable, rules)
-    is_usable = ~np.logical_or.reduce([hit for _, hit in bad])
-    drop_faulty(readable, bad, intake)
+    values, value_faults = _parse_values(readable, rules)
+    is_usable = ~np.logical_or.reduce([fault_mask for _, fault_mask in value_faults])
+    drop_faulty(readable, value_faults, intake)
     rows = pa.table([values[name] for name in STAGED.names], schema=STAGED)
     return rows if is_usable.all() else rows.filter(pa.array(is_usable))
 
 
-def _values(block: RowBlock, rules: LogRules) -> tuple[dict[str, pa.Array], Faults]:
+def _parse_values(block: RowBlock, rules: LogRules) -> tuple[dict[str, pa.Array], Faults]:
+    """Parse the columns of a block; returns the columns of STAGED by name, and the faults of the values."""
+    # The table column `arm` is called `variant` in the settings.
     roles = {name: name for name in (*STAGED.names, "timestamp")} | {"arm": "variant"}
     columns = {name: block.columns.get(role, block.nulls()) for name, role in roles.items()}
     times, time_faults = read_times(columns["timestamp"], rules.settings.time_zone)
@@ -250,8 +307,9 @@ def _values(block: RowBlock, rules: LogRules) -> tuple[dict[str, pa.Array], Faul
         ("dwell_seconds is not a non-negative number", bad_seconds),
     ]
     if rules.date is not None:
-        first, last = rules.days
-        faults.append(("outside its partition's days", mask(pc.or_(pc.less(days, first), pc.greater(days, last)))))
+        first_day, last_day = rules.days
+        is_outside = pc.or_(pc.less(days, first_day), pc.greater(days, last_day))
+        faults.append(("outside its partition's days", mask(is_outside)))
     ids = {role: blank_to_null(columns[role]) for role in ("event_id", "search_id", "session_id", "doc_id", "arm")}
     typed = {"day": days, "time": times.cast(pa.int64()), "position": positions, "clicked": clicks}
     query = spellings(columns["query"], masking=rules.settings.mask_personal_data)

@@ -34,21 +34,23 @@ from darklode.pipeline.ingest.timestamps import check_zone
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
 
-MISSING = "none"
+MISSING = "none"  # fingerprint of an earlier day that has no query files
 NEAREST = 3  # dates suggested in an error
 
 
 @dataclass(frozen=True)
 class PlannedDay:
-    """What to do with a partition.
+    """Plan for one partition of the log: read it, or reuse its rows of the last run.
 
     Attributes:
-        name: the partition's name.
-        source: its files; None if they are gone.
-        basis: fingerprint of everything its rows depend on; None if its files are gone.
-        recorded: the basis when it was last read; None: it was not.
-        is_selected: whether it is read if its basis has changed.
-        earlier: partitions of the days before, nearest first, whose queries a UBI log needs.
+        name: the partition's name: its day, or a file name.
+        source: the partition's files; None if they no longer exist.
+        basis: fingerprint of the partition's files and of the query files of earlier days, on which its rows depend;
+            None if its files no longer exist.
+        recorded: the basis when the partition was last read; None if it never was.
+        is_selected: whether to read the partition if its basis has changed.
+        earlier: existing partitions of the preceding days, nearest first. An event of a UBI log may refer to a query
+            that was logged on one of these days.
     """
 
     name: str
@@ -70,13 +72,13 @@ def plan_days(
     earlier_days: Mapping[str, Any],
     days_before: int,
 ) -> list[PlannedDay]:
-    """Plans of all partitions that were read before or are to be read, by name.
+    """Plan all partitions that were read before or are to be read; returns the plans sorted by name.
 
     Args:
         partitions: existing partitions by name.
         dates: days to read; None: all.
-        earlier_days: basis of each partition read before, by name.
-        days_before: number of preceding days that a partition may need.
+        earlier_days: basis of each partition when it was last read, by name.
+        days_before: number of preceding days whose query files the rows of a partition depend on.
 
     Raises:
         InputError: a day in `dates` has no partition.
@@ -84,46 +86,59 @@ def plan_days(
     _check_days(partitions, dates, earlier_days)
     plans = []
     for name in sorted({*partitions, *earlier_days}):
-        source, recorded = partitions.get(name), earlier_days.get(name)
+        source = partitions.get(name)
+        recorded = earlier_days.get(name)
         is_selected = source is not None and (dates is None or source.date in dates)
         if not is_selected and recorded is None:
             continue
-        earlier = dict(_earlier_days(source, partitions, days_before)) if source else {}
-        basis = _basis(source, earlier, recorded) if source else None
-        neighbors = tuple(day_plan for day_plan in earlier.values() if day_plan)
-        plans.append(PlannedDay(name, source, basis, recorded, is_selected, neighbors))
+        preceding = dict(_preceding_partitions(source, partitions, days_before)) if source else {}
+        basis = _compute_basis(source, preceding, recorded) if source else None
+        existing = tuple(partition for partition in preceding.values() if partition)
+        plans.append(PlannedDay(name, source, basis, recorded, is_selected, existing))
     return plans
 
 
 def _check_days(
     partitions: Mapping[str, LogPartition], dates: Collection[date] | None, earlier_days: Mapping[str, Any]
 ) -> None:
+    """Raise InputError for a day that neither has a partition nor was read before; name the nearest days."""
     available = sorted(partition.date for partition in partitions.values() if partition.date)
     for day in sorted(dates or ()):
         if day not in available and day.isoformat() not in earlier_days:
-            nearest_days = sorted(sorted(available, key=lambda other: abs(other - day))[:NEAREST])
-            day_names = ", ".join(other.isoformat() for other in nearest_days) or "none with a date"
+            nearest_days = sorted(sorted(available, key=lambda available_day: abs(available_day - day))[:NEAREST])
+            day_names = ", ".join(nearest_day.isoformat() for nearest_day in nearest_days) or "none with a date"
             raise InputError(f"the log has no partition for {day.isoformat()}; nearest: {day_names}")
 
 
-def _earlier_days(
+def _preceding_partitions(
     source: LogPartition, partitions: Mapping[str, LogPartition], days: int
 ) -> Iterator[tuple[str, LogPartition | None]]:
+    """Yield names and partitions of the days before a partition, nearest first; None for a day without one."""
     if source.date:
-        for back in range(1, days + 1):
-            name = (source.date - timedelta(days=back)).isoformat()
+        for n_days_back in range(1, days + 1):
+            name = (source.date - timedelta(days=n_days_back)).isoformat()
             yield name, partitions.get(name)
 
 
-def _basis(source: LogPartition, earlier: Mapping[str, LogPartition | None], recorded: str | None) -> str:
-    """Fingerprints of a partition and its neighbors, joined. A missing neighbor counts as when it was read."""
+def _compute_basis(source: LogPartition, preceding: Mapping[str, LogPartition | None], recorded: str | None) -> str:
+    """Join the fingerprints of a partition and of the query files of the preceding days with `-`.
+
+    If the partition itself is unchanged, a preceding day whose files no longer exist keeps its recorded fingerprint:
+    deleting old logs must not cause later days to be read again.
+    """
     fingerprints = [
         source.fingerprint,
-        *(day_plan.search_fingerprint if day_plan and day_plan.searches else MISSING for day_plan in earlier.values()),
+        *(
+            partition.search_fingerprint if partition and partition.searches else MISSING
+            for partition in preceding.values()
+        ),
     ]
-    before = (recorded or "").split("-")
-    if len(before) == len(fingerprints) and before[0] == fingerprints[0]:
-        fingerprints = [old if new == MISSING else new for old, new in zip(before, fingerprints, strict=True)]
+    recorded_fingerprints = (recorded or "").split("-")
+    if len(recorded_fingerprints) == len(fingerprints) and recorded_fingerprints[0] == fingerprints[0]:
+        fingerprints = [
+            recorded_one if current == MISSING else current
+            for recorded_one, current in zip(recorded_fingerprints, fingerprints, strict=True)
+        ]
     return "-".join(fingerprints)
 
 
@@ -146,44 +161,59 @@ def local_files(path: str, files: Sequence[InputFile]) -> Iterator[list[InputFil
 
 
 def _local_copy(store: Store, file: InputFile, folder: Path) -> InputFile:
+    """Copy a remote file into a folder; raises InputError if it cannot be read."""
     target = folder / file.name
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with store.filesystem.open_input_stream(str(file.path), compression=None) as source, target.open("wb") as copy:
-            shutil.copyfileobj(source, copy, 1 << 20)
+            shutil.copyfileobj(source, copy, 1 << 20)  # 1 MiB at a time: fewer requests than the default
     except OSError as error:
         raise InputError(f"{target} cannot be read ({error}); check the bucket and AWS_*") from error
     return replace(file, path=target)
 
 
-OTHERS = "others"
+OTHERS = "others"  # unit of the files that belong to no partition
 
 
 class LogReader:
-    """Reads the partitions of a log.
+    """Reads the partitions of a log, each as one unit of the output.
+
+    A unit is the part of a stage's output that is reused as long as its key, here the basis, stays the same.
 
     Attributes:
-        intake: receives rejects.
-        sources: basis of each partition, by name.
-        days: numbers of the parts with a day's rows, by day.
+        intake: counts rows and receives the rejected ones.
+        sources: basis of each partition whose rows are in the output, by partition name.
+        days: numbers of the output parts with the impressions of a day, by day.
     """
 
     def __init__(self, path: str, output: Output, settings: LogSettings, ingest: IngestSettings, *, ubi: bool) -> None:
-        self._path, self._output, self._settings, self._ingest, self._ubi = path, output, settings, ingest, ubi
+        self._path = path
+        self._output = output
+        self._settings = settings
+        self._ingest = ingest
+        self._ubi = ubi
         masking = mask_personal_data if settings.mask_personal_data else None
         self.intake = Intake(output, "impressions", path, (), masking)
         self.sources: dict[str, str] = {}
         self.days: dict[str, list[int]] = {}
 
     def read(self, plans: list[PlannedDay], other_files: list[InputFile]) -> tuple[RowCounts, RowCounts]:
-        """Read changed partitions and reuse the others; returns row counts of all, and of the read ones."""
+        """Read changed partitions and reuse the rows of the others.
+
+        Args:
+            plans: plans of all partitions.
+            other_files: files that belong to no partition; they are rejected.
+
+        Returns:
+            Row counts of all partitions and other files, and of the partitions whose basis is new.
+        """
         self.intake.expect(file for plan in plans if plan.source and not plan.is_unchanged for file in plan.source.all)
         total, new = RowCounts(), RowCounts()
         for plan in plans:
-            basis = self._basis(plan)
+            basis = self._choose_basis(plan)
             with self._output.unit(plan.name, basis) as unit:
                 if not unit.done:
-                    self._fill(unit, plan)
+                    self._write_partition(unit, plan)
             self._record_days(unit)
             self.sources[plan.name] = basis
             total.add(RowCounts.from_facts(unit.facts["tally"]))
@@ -193,6 +223,7 @@ class LogReader:
         return total, new
 
     def _reject_others(self, other_files: list[InputFile]) -> RowCounts:
+        """Reject files that belong to no partition; returns their counts."""
         with self._output.unit(OTHERS, key_of([file.name for file in other_files])) as unit:
             if not unit.done:
                 for file in other_files:
@@ -200,15 +231,19 @@ class LogReader:
                 unit.facts["tally"] = self.intake.tally().facts()
         return RowCounts.from_facts(unit.facts["tally"])
 
-    def _basis(self, plan: PlannedDay) -> str:
-        """Basis of the partition's unit: the recorded one, unless the partition is to be read again."""
+    def _choose_basis(self, plan: PlannedDay) -> str:
+        """Basis of the partition's unit: the recorded one, unless the partition must be read again.
+
+        An unselected partition whose files changed keeps its recorded basis if its old unit is still intact.
+        """
         if plan.recorded is None or not plan.is_unchanged:
             return plan.basis or ""
         if plan.basis is None or plan.basis == plan.recorded or self._output.is_done(plan.name, plan.recorded):
             return plan.recorded
         return plan.basis
 
-    def _fill(self, unit: Unit, plan: PlannedDay) -> None:
+    def _write_partition(self, unit: Unit, plan: PlannedDay) -> None:
+        """Read a partition into its unit; raises InputError if its files no longer exist."""
         if plan.source is None:
             raise InputError(
                 f"{plan.name} must be read again (settings changed, or its parts are damaged), but its files are gone "
@@ -218,23 +253,23 @@ class LogReader:
         with open_staging() as staged:
             shift = self._stage(plan.source, plan.earlier, staged)
             for day, pieces in groupby(staged.pieces(shift), itemgetter(0)):
-                before = len(self._output.parts["impressions"])
-                with self._output.row_group_writer("impressions", PART_ROWS) as take:
+                n_parts_before = len(self._output.parts["impressions"])
+                with self._output.row_group_writer("impressions", PART_ROWS) as write_rows:
                     for _, rows in pieces:
-                        take(rows)
-                days += [day.isoformat()] * (len(self._output.parts["impressions"]) - before)
+                        write_rows(rows)
+                days += [day.isoformat()] * (len(self._output.parts["impressions"]) - n_parts_before)
         unit.facts |= {"tally": self.intake.tally().facts(), "days": days}
 
     def _stage(self, source: LogPartition, earlier: Sequence[LogPartition], staged: LogStaging) -> int:
-        """Stage a partition's rows; returns the offset of positions."""
+        """Read a partition's rows into the staging table; returns the offset that makes positions count from 1."""
         rules = LogRules(self._settings, self._ingest, source.date)
         for file in source.other_files:
             self.intake.reject_file(file)
-        before = [file for day_plan in earlier for file in day_plan.searches]
+        preceding_searches = [file for partition in earlier for file in partition.searches]
         with (
             local_files(self._path, source.files) as files,
             local_files(self._path, source.searches) as searches,
-            local_files(self._path, before) as searches_before,
+            local_files(self._path, preceding_searches) as searches_before,
         ):
             if self._ubi:
                 read_ubi(UbiFiles(files, searches, searches_before), rules, self.intake, staged)
@@ -243,17 +278,18 @@ class LogReader:
         return rules.position_shift(has_zero=staged.has_zero_position)
 
     def _read_rows(self, files: Sequence[InputFile], rules: LogRules, staged: LogStaging) -> None:
-        form = None if self._settings.format == "auto" else self._settings.format
+        """Stage the rows of tabular files, such as CSV or Parquet."""
+        file_format = None if self._settings.format == "auto" else self._settings.format
         columns = log_columns(self._settings.columns)
         for file in files:
-            for block in read_tabular(file, form, columns, self.intake, self._ingest.max_row_bytes):
+            for block in read_tabular(file, file_format, columns, self.intake, self._ingest.max_row_bytes):
                 staged.add(select_usable(block, rules, self.intake))
 
     def _record_days(self, unit: Unit) -> None:
-        """Record the part numbers of each day."""
-        end = len(self._output.parts["impressions"])
-        begin = end - len(unit.facts["days"])
-        for number, day in enumerate(unit.facts["days"], begin):
+        """Add the numbers of the unit's parts, which are the last parts of the output, to their days."""
+        n_parts = len(self._output.parts["impressions"])
+        first_part = n_parts - len(unit.facts["days"])
+        for number, day in enumerate(unit.facts["days"], first_part):
             self.days.setdefault(day, []).append(number)
 
 
@@ -271,8 +307,9 @@ def ingest_logs(
 ) -> None:
     """Read search logs into `impressions`, one unit per partition; unreadable rows go to `rejects`.
 
-    Each part has rows of one day (UTC). Facts: `days` has the part numbers of each day, `sources` the basis of each
-    partition, for the next run. Memory is bounded by a part (262,144 rows) and, for UBI, the queries of a partition;
+    A partition is the files of a day. Each part of the output has rows of one day (UTC). Facts for later stages and the
+    next run: `days` has the part numbers of each day, `sources` the basis of each partition, the fingerprint of the
+    files that its rows depend on. Memory is bounded by a part (262,144 rows) and, for UBI, the queries of a partition;
     DuckDB sorts a partition and spills to disk.
 
     Args:
@@ -280,8 +317,8 @@ def ingest_logs(
         output: receives rows and rejects.
         settings: settings `logs`.
         ingest: settings `ingest`: tenant, maximum row length, maximum share of rejects.
-        dates: days to read; days read before stay; None: all.
-        earlier_days: `facts["sources"]` of the last complete run; its days stay, even if their files are gone.
+        dates: days to read, None for all; rows of other days that were read before stay in the table.
+        earlier_days: `facts["sources"]` of the last complete run; its days stay, even if their files no longer exist.
 
     Raises:
         SettingsError: unknown time zone.
@@ -298,8 +335,8 @@ def ingest_logs(
     plans = plan_days(partitions, dates, earlier_days or {}, settings.max_late_days if ubi else 0)
     reader = LogReader(path, output, settings, ingest, ubi=ubi)
     total, new = reader.read(plans, _other_files(files, partitions))
-    checked = new if new.n_own else total
-    checked.check(path, "impressions", reader.intake.kind.columns, ingest.max_reject_share)
+    checked_counts = new if new.n_own else total  # the rows of earlier runs were checked then
+    checked_counts.check(path, "impressions", reader.intake.kind.columns, ingest.max_reject_share)
     output.count(total.step("impressions"))
     output.facts["sources"] = reader.sources
     output.facts["days"] = {day: reader.days[day] for day in sorted(reader.days)}
@@ -320,5 +357,6 @@ def log_sources(
 
 
 def _other_files(files: list[InputFile], partitions: Mapping[str, LogPartition]) -> list[InputFile]:
-    inside = {file.name for partition in partitions.values() for file in partition.all}
-    return [file for file in files if file.name not in inside]
+    """The files that belong to no partition."""
+    partition_files = {file.name for partition in partitions.values() for file in partition.all}
+    return [file for file in files if file.name not in partition_files]

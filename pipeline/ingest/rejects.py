@@ -61,6 +61,7 @@ class RowCounts:
 
     @property
     def n_kept(self) -> int:
+        """Rows that were not rejected."""
         return self.rows - self.reasons.total()
 
     @property
@@ -69,7 +70,7 @@ class RowCounts:
         return self.rows - sum(self.reasons[reason] for reason in self.other_kinds)
 
     def step(self, kind: str) -> FunnelStep:
-        """The funnel step of these counts."""
+        """The funnel step of these counts: rows in, rows out, and drops by reason; `kind` names the input."""
         dropped = {reason: count for reason, count in sorted(self.reasons.items()) if count}
         return FunnelStep(f"ingest.{kind}", "rows", self.rows, "rows", self.n_kept, dropped)
 
@@ -97,32 +98,39 @@ class RowCounts:
         return "; ".join(f"{reason}: {count}, such as {self.examples[reason]}" for reason, count in reasons)
 
     def remedy(self) -> str:
-        """Advice if text is not UTF-8, else empty."""
+        """Advice on how to convert a file with text that is not UTF-8; empty if there is none."""
         name = self.examples.get(NOT_UTF8, "").rpartition("/")[2].partition(":")[0]
         return f"if it is Latin-1: {recoding(name, LATIN)}; " if self.reasons[NOT_UTF8] and name else ""
 
     def _limit_message(self, path: str, columns: str, share: float) -> str:
-        limit = f", more than {share:.0%}" if self.n_kept else ""
+        exceeded_limit = f", more than {share:.0%}" if self.n_kept else ""
         return (
-            f"{self.n_own - self.n_kept} of {self.n_own} rows of {path} are unreadable{limit} "
+            f"{self.n_own - self.n_kept} of {self.n_own} rows of {path} are unreadable{exceeded_limit} "
             f"({self.main_reasons()}); {self.remedy()}check {columns} and the file, or raise ingest.max_reject_share"
         )
 
 
 SHORT = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 ESCAPES = SHORT | {chr(code): f"\\u{code:04x}" for code in range(32) if chr(code) not in SHORT}
+# JSON escapes: texts with none of these characters, nearly all, are not searched for each one.
 SPECIAL = r'[\x00-\x1f"\\]'
 
 
 def json_of(columns: Mapping[str, pa.Array], longest: int) -> pa.Array:
-    """One JSON object per row, without nulls; values are truncated to `longest` characters."""
+    """One JSON object per row, without the roles whose value is null.
+
+    Args:
+        columns: values by role; JSON keys are the roles.
+        longest: maximum number of characters of a value; the rest is cut off.
+    """
     # Arrow's null_handling="skip" would drop a row of only nulls.
     members = [pc.fill_null(_member(role, values, longest), "") for role, values in columns.items()]
-    inside = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*members, ""), 0, -2)
-    return pc.binary_join_element_wise("{", inside, "}", "")
+    joined_members = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*members, ""), 0, -2)  # without last comma
+    return pc.binary_join_element_wise("{", joined_members, "}", "")
 
 
 def _member(role: str, values: pa.Array, longest: int) -> pa.Array:
+    """A `"role": "value", ` per row, escaped; null for null."""
     texts = pc.utf8_slice_codeunits(values.cast(pa.string()), 0, longest)
     if pc.any(pc.match_substring_regex(texts, SPECIAL)).as_py():
         for character, escaped in ESCAPES.items():
@@ -131,7 +139,7 @@ def _member(role: str, values: pa.Array, longest: int) -> pa.Array:
 
 
 MAX_PAYLOAD_BYTES = 4 * PAYLOAD_CHARACTERS  # UTF-8 has up to four bytes per character
-FLUSH_ROWS = 8192
+FLUSH_ROWS = 8192  # rejects buffered before they are written: some MB at most
 BUFFER_SCHEMA = pa.schema(
     [
         REJECTS.schema.field(name).remove_metadata()
@@ -143,7 +151,14 @@ Masking = Callable[[pa.Array], pa.Array]
 
 @dataclass(frozen=True)
 class RejectKind:
-    """A kind of input: its table, key role, reject reason for other files, and settings section."""
+    """A kind of input.
+
+    Attributes:
+        table: table that the rows are read into.
+        key: role of the row id.
+        foreign: reject reason of files in other formats.
+        columns: settings section of the column names, for messages.
+    """
 
     table: str
     key: str
@@ -248,14 +263,14 @@ class Intake:
         self._gather()
         line = block.lines[0].as_py()
         self._tally.drop(reason, _location(block.files[0].as_py(), line), len(block), other_kind=other_kind)
-        names = block.columns.get(self.kind.key, block.nulls())
+        row_ids = block.columns.get(self.kind.key, block.nulls())
         columns = {
             "reason": pa.repeat(reason, len(block)),
             "tenant": block.columns.get("tenant", block.nulls()),
-            "id": names,
+            "id": row_ids,
             "file": block.files,
             "line": block.lines,
-            "represented_by": names if reason == "duplicate id" else block.nulls(),
+            "represented_by": row_ids if reason == "duplicate id" else block.nulls(),
             "payload": json_of(block.columns, MAX_PAYLOAD_BYTES),
         }
         self._tables.append(pa.table(columns, schema=BUFFER_SCHEMA))
@@ -283,7 +298,8 @@ class Intake:
     def tally(self) -> RowCounts:
         """Write buffered rejects; returns the counts since the last call and resets them."""
         self._flush(1)
-        tally, self._tally = self._tally, RowCounts()
+        tally = self._tally
+        self._tally = RowCounts()
         return tally
 
     def close(self, share: float) -> None:

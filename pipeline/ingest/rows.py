@@ -21,7 +21,8 @@ def from_file(file: str, columns: dict[str, pa.Array], lines: pa.Array) -> "RowB
 
 def concat_blocks(blocks: Sequence["RowBlock"]) -> "RowBlock":
     """Concatenate blocks with the same roles."""
-    files, lines = (pa.concat_arrays([getattr(block, name) for block in blocks]) for name in ("files", "lines"))
+    files = pa.concat_arrays([block.files for block in blocks])
+    lines = pa.concat_arrays([block.lines for block in blocks])
     columns = {role: pa.concat_arrays([block.columns[role] for block in blocks]) for role in blocks[0].columns}
     return RowBlock(files, columns, lines)
 
@@ -46,9 +47,9 @@ class RowBlock:
 
     def filter(self, mask: Mask) -> "RowBlock":
         """The rows where the mask is true."""
-        retained = pa.array(mask)
-        columns = {role: values.filter(retained) for role, values in self.columns.items()}
-        return RowBlock(self.files.filter(retained), columns, self.lines.filter(retained))
+        arrow_mask = pa.array(mask)
+        columns = {role: values.filter(arrow_mask) for role, values in self.columns.items()}
+        return RowBlock(self.files.filter(arrow_mask), columns, self.lines.filter(arrow_mask))
 
     def complete(self, settings: IngestSettings) -> "RowBlock":
         """Fill missing tenants with the tenant of the settings, unless `require_tenant` is set."""
@@ -68,13 +69,19 @@ class DropSink(Protocol):
 
 
 def drop_faulty(block: RowBlock, faults: Sequence[tuple[str, Mask]], drops: DropSink) -> RowBlock:
-    """Reject rows with a fault, each with its first reason; returns the other rows."""
+    """Reject the rows that have a fault; returns the other rows.
+
+    Args:
+        block: rows to check.
+        faults: reject reasons, each with a mask of the rows it applies to. A row is rejected once, with the first one.
+        drops: receives the rejected rows.
+    """
     is_valid = np.ones(len(block), dtype=bool)
-    for reason, bad in faults:
-        hit = bad & is_valid
-        if hit.any():
-            drops.drop(reason, block.filter(hit))
-            is_valid &= ~hit
+    for reason, fault_mask in faults:
+        is_rejected = fault_mask & is_valid
+        if is_rejected.any():
+            drops.drop(reason, block.filter(is_rejected))
+            is_valid &= ~is_rejected
     return block if is_valid.all() else block.filter(is_valid)
 
 
@@ -96,12 +103,22 @@ def blank_to_null(values: pa.Array) -> pa.Array:
 
 
 def common_faults(block: RowBlock, key: str, settings: IngestSettings, role: str = "text") -> list[tuple[str, Mask]]:
-    """Masks of the faults of any table: NUL byte, too long, no tenant, no id, no text in `role`."""
+    """Faults that are checked for every table: NUL byte, too long, no tenant, no id, no text.
+
+    Args:
+        block: rows to check.
+        key: role of the row id, such as `doc_id`; not checked if the block has no such column.
+        settings: the settings `ingest`: maximum row length, and whether a tenant is required.
+        role: role of the text.
+
+    Returns:
+        Reject reasons, each with a mask of the rows it applies to.
+    """
     text = block.columns[role]
     texts = [values for values in block.columns.values() if not pa.types.is_timestamp(values.type)]
-    nul = [mask(pc.match_substring(values, "\0")) for values in texts]
+    nul_masks = [mask(pc.match_substring(values, "\0")) for values in texts]
     faults = [
-        ("NUL byte", np.logical_or.reduce(nul)),
+        ("NUL byte", np.logical_or.reduce(nul_masks)),
         (
             f"row longer than {settings.max_row_bytes} bytes",
             mask(pc.greater(pc.binary_length(text), settings.max_row_bytes)),
@@ -114,6 +131,7 @@ def common_faults(block: RowBlock, key: str, settings: IngestSettings, role: str
     return [*faults, (f"empty {role}", is_blank(text))]
 
 
+# Parts are small enough to be rewritten cheaply after a change, and large enough that a run has few files.
 MIN_PART_BYTES = 1 << 20
 MAX_PART_BYTES = 8 << 20
 BOUNDARY = 256  # a part may end after one row of 256 on average, chosen by the hash of its id
@@ -125,7 +143,7 @@ class PartBuffer:
     def __init__(self, output: Output, table: str) -> None:
         self._output = output
         self._table = table
-        self._waiting: list[pa.Table] = []
+        self._buffer: list[pa.Table] = []
         self._n_buffered = 0
         self.rows = 0
 
@@ -138,19 +156,22 @@ class PartBuffer:
         sizes = pc.binary_length(rows["text"]).to_numpy()
         while rows.num_rows:
             n_buffered = self._n_buffered + np.cumsum(sizes)
-            full = np.flatnonzero((n_buffered >= MAX_PART_BYTES) | (ends & (n_buffered >= MIN_PART_BYTES)))
-            taken = int(full[0]) + 1 if len(full) else rows.num_rows
-            self._waiting.append(rows.slice(0, taken))
-            self._n_buffered = int(n_buffered[taken - 1])
-            if len(full):
+            part_ends = np.flatnonzero((n_buffered >= MAX_PART_BYTES) | (ends & (n_buffered >= MIN_PART_BYTES)))
+            n_added = int(part_ends[0]) + 1 if len(part_ends) else rows.num_rows
+            self._buffer.append(rows.slice(0, n_added))
+            self._n_buffered = int(n_buffered[n_added - 1])
+            if len(part_ends):
                 self.close()
-            rows, ends, sizes = rows.slice(taken), ends[taken:], sizes[taken:]
+            rows = rows.slice(n_added)
+            ends = ends[n_added:]
+            sizes = sizes[n_added:]
 
     def close(self) -> None:
         """Write the buffered rows."""
-        if self._waiting:
-            self._output.write(self._table, pa.concat_tables(self._waiting))
-        self._waiting, self._n_buffered = [], 0
+        if self._buffer:
+            self._output.write(self._table, pa.concat_tables(self._buffer))
+        self._buffer = []
+        self._n_buffered = 0
 
 
 class SeenKeys:
@@ -161,19 +182,19 @@ class SeenKeys:
 
     def find_repeated(self, keys: Keys) -> Mask:
         """Mask of keys that occurred before, in this or an earlier call."""
-        distinct, first = np.unique(keys, return_index=True)
-        at = np.searchsorted(self._keys, distinct)
+        distinct, first_rows = np.unique(keys, return_index=True)
+        positions = np.searchsorted(self._keys, distinct)  # the stored keys are sorted
         is_known = np.zeros(len(distinct), dtype=bool)
-        inside = at < len(self._keys)
-        is_known[inside] = self._keys[at[inside]] == distinct[inside]
-        self._keys = np.insert(self._keys, at[~is_known], distinct[~is_known])
-        repeated = np.ones(len(keys), dtype=bool)
-        repeated[first[~is_known]] = False
-        return repeated
+        in_range = positions < len(self._keys)
+        is_known[in_range] = self._keys[positions[in_range]] == distinct[in_range]
+        self._keys = np.insert(self._keys, positions[~is_known], distinct[~is_known])
+        is_repeated = np.ones(len(keys), dtype=bool)
+        is_repeated[first_rows[~is_known]] = False
+        return is_repeated
 
 
 def keys_of(tenants: Sequence[str], ids: Sequence[str]) -> Keys:
     """64-bit hash of each row's tenant and id."""
     pairs = zip(tenants, ids, strict=True)
-    hashes = b"".join(hashlib.sha256(f"{tenant}\0{name}".encode()).digest()[-8:] for tenant, name in pairs)
+    hashes = b"".join(hashlib.sha256(f"{tenant}\0{row_id}".encode()).digest()[-8:] for tenant, row_id in pairs)
     return np.frombuffer(hashes, np.uint64)

@@ -40,6 +40,7 @@ from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
 CALIBRATE = Stage("calibrate", 3, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
 
 BINS = 10
+"""Maximum number of bins of the reliability curve; more make each bin's share less certain."""
 _Z = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
 
@@ -62,12 +63,12 @@ def calibrate(
     For a judge trained on labels, cross-validated replies are compared (`training.compare_judges`).
 
     Args:
-        tables: `queries`, `chunks` and `pool`.
-        output: `human_labels`, `calibration`, `reliability`, and unusable labels as rejects.
-        settings: `human` is the file of labels.
+        tables: must contain `queries`, `chunks` and `pool`.
+        output: receives `human_labels`, `calibration`, `reliability`, and unusable labels as rejects.
+        settings: settings of the judge; `human_labels` is the file of labels.
         judge_for: builds a tenant's judge.
-        tenant: of labels without a tenant.
-        seed: of the cross-validation folds.
+        tenant: tenant of labels that name none.
+        seed: random seed of the cross-validation folds.
 
     Raises:
         InputError: the file cannot be read, or labels no pair of the pool.
@@ -78,19 +79,19 @@ def calibrate(
     output.write("human_labels", labels)
     with JudgingSession(output, labels.num_rows) as session:
         for tenant_name in pc.unique(labels["tenant"]).to_pylist():
-            own = labels.filter(pc.equal(labels["tenant"], tenant_name))
+            tenant_labels = labels.filter(pc.equal(labels["tenant"], tenant_name))
             chunks = TenantChunks(tables, tenant_name)
-            with closing(pair_blocks(tables, chunks, own)) as blocks:
-                judge, replies = compare_judges(session, judge_for(chunks), blocks, own, seed)
-            _write(output, tenant_name, judge.judge_id, settings, Comparison.from_replies(own, replies), seed)
+            with closing(pair_blocks(tables, chunks, tenant_labels)) as blocks:
+                judge, replies = compare_judges(session, judge_for(chunks), blocks, tenant_labels, seed)
+            _write(output, tenant_name, judge.judge_id, settings, Comparison.from_replies(tenant_labels, replies), seed)
 
 
 def calibrated_judge(tables: Tables, judges: Judges) -> Callable[[TenantChunks], Judge]:
-    """Builds the judges of a run's tenants, with fitted thresholds and trained on human labels where configured.
+    """Build the judges of a run's tenants, with fitted thresholds and trained on human labels where configured.
 
     Args:
-        tables: `calibration` and `pool` for fitted thresholds, `human_labels` for training.
-        judges: from the run's settings.
+        tables: must contain `calibration` and `pool` for fitted thresholds, `human_labels` for training.
+        judges: builds judges from the run's settings.
 
     Raises:
         SettingsError: no threshold could be fitted for a tenant.
@@ -101,10 +102,10 @@ def calibrated_judge(tables: Tables, judges: Judges) -> Callable[[TenantChunks],
 
 
 def fitted_thresholds(tables: Tables) -> dict[str, float]:
-    """The fitted threshold of each tenant of the pool.
+    """Read the fitted threshold of each tenant of the pool.
 
     Args:
-        tables: `calibration` and `pool`.
+        tables: must contain `calibration` and `pool`.
 
     Raises:
         SettingsError: a tenant has none.
@@ -125,12 +126,14 @@ def fitted_thresholds(tables: Tables) -> dict[str, float]:
 def _write(
     output: Output, tenant: str, judge_id: str, settings: JudgeSettings, compared: Comparison, seed: int
 ) -> None:
+    """Write a tenant's row of `calibration` and, with enough labels, its rows of `reliability`."""
     rated = compared.with_probability()
     row: dict[str, object] = {"tenant": tenant, "judge_id": judge_id, "probabilities": len(rated.query)}
     threshold: float | None = settings.cut if not settings.panel or settings.vote == "mean" else None
     relevant = compared.relevant
     if rated.has_enough_labels:
-        curve, fit = reliability_curve(rated.probability, rated.positive), _fit_row(rated, seed)
+        curve = reliability_curve(rated.probability, rated.positive)
+        fit = _fit_row(rated, seed)
         output.write("reliability", _reliability(tenant, curve))
         row |= {"ece": curve.ece, **fit}
         fitted = fit["fitted_threshold"]
@@ -144,18 +147,20 @@ def _write(
 
 
 def _fit_row(rated: Comparison, seed: int) -> dict[str, float | None]:
+    """Fit the threshold, and compute its kappa on the same and on held-out labels; None if it cannot be fitted."""
     threshold = fit_threshold(rated.probability, rated.positive)
     if threshold is None:
         return dict.fromkeys(("fitted_threshold", "fitted_kappa", "cross_validated_kappa"))
-    crossed = cross_validated_kappa(rated.probability, rated.positive, rated.query, seed)
+    held_out_kappa = cross_validated_kappa(rated.probability, rated.positive, rated.query, seed)
     return {
         "fitted_threshold": threshold[0],
         "fitted_kappa": threshold[1],
-        "cross_validated_kappa": _finite_or_none(crossed),
+        "cross_validated_kappa": _finite_or_none(held_out_kappa),
     }
 
 
 def _reliability(tenant: str, curve: ReliabilityCurve) -> pa.Table:
+    """Convert a curve to rows of `reliability`."""
     bins = len(curve.labels)
     columns = {field.name: getattr(curve, field.name) for field in fields(curve)}
     return RELIABILITY.rows({"tenant": pa.repeat(tenant, bins), "bin": list(range(bins))} | columns)
@@ -170,11 +175,11 @@ class Comparison:
     """A tenant's labelled pairs with the judge's replies, by query; all of shape (n_pairs,).
 
     Attributes:
-        query: query index, from 0.
-        positive: labelled relevant by people.
-        read: whether the reply was readable; `relevant` is valid only then.
-        relevant: the judge's label.
-        probability: the judge's; NaN if it gave none.
+        query: query index of each pair, from 0.
+        positive: whether people labelled the pair relevant.
+        read: whether the judge's reply was readable; `relevant` is valid only then.
+        relevant: whether the judge labelled the pair relevant.
+        probability: the judge's probability of relevance; NaN if it gave none.
     """
 
     query: NDArray[np.int64]
@@ -185,7 +190,7 @@ class Comparison:
 
     @classmethod
     def from_replies(cls, labels: pa.Table, replies: pa.Table) -> Comparison:
-        """From rows of `human_labels` and replies to the same pairs in the same order."""
+        """Build from rows of `human_labels` and the replies to the same pairs in the same order."""
         read = pc.is_valid(replies["relevant"]).to_numpy()
         probability = pc.if_else(replies["relevant"].is_valid(), replies["probability"], None)
         return cls(
@@ -197,12 +202,12 @@ class Comparison:
         )
 
     def with_probability(self) -> Comparison:
-        """The pairs with a probability."""
+        """Select the pairs with a probability."""
         rows = np.isfinite(self.probability)
         return Comparison(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def relevant_from(self, threshold: float) -> NDArray[np.bool_]:
-        """Labels by another threshold; pairs without a probability keep theirs."""
+        """Compute the judge's labels by another threshold; pairs without a probability keep theirs."""
         return np.where(np.isfinite(self.probability), self.probability >= np.float32(threshold), self.relevant)
 
     @property
@@ -241,17 +246,19 @@ class ReliabilityCurve:
 
 
 def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.bool_]) -> ReliabilityCurve:
-    """At most ten bins of equal size; equal probabilities are never split, so bins can differ in size or be fewer.
+    """Divide pairs into at most `BINS` bins of equal size; equal probabilities are never split, so bins can differ in
+    size or be fewer.
 
     Equal-size bins follow Nguyen and O'Connor (2015): judges give most probabilities near 0 and 1, and bins of equal
     width would be empty in between.
 
     Args:
-        probability: shape (n_pairs,), without NaN, n_pairs > 0.
-        positive: human labels, shape (n_pairs,).
+        probability: the judge's probabilities, shape (n_pairs,), n_pairs > 0, without NaN.
+        positive: whether people labelled each pair relevant, shape (n_pairs,).
     """
     order = np.argsort(probability, kind="stable")
-    sorted_probability, sorted_positive = probability[order].astype(np.float64), positive[order]
+    sorted_probability = probability[order].astype(np.float64)
+    sorted_positive = positive[order]
     bin_number = np.searchsorted(sorted_probability, sorted_probability) * BINS // len(sorted_probability)
     starts = np.flatnonzero(np.diff(bin_number, prepend=-1))
     sizes = np.diff(starts, append=len(sorted_probability))
@@ -269,15 +276,17 @@ def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.boo
 
 
 def _means(values: _Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> _Floats:
+    """Compute the mean of each bin's values, shape (n_bins,)."""
     return np.asarray(np.add.reduceat(values, starts) / sizes)
 
 
 def wilson(hits: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[_Floats, _Floats]:
-    """95 % Wilson score interval (1927) of proportions, n > 0.
+    """Compute the 95 % Wilson score intervals (1927) of the proportions `hits` ÷ `n`, n > 0.
 
     Vectorized; scipy's `binomtest(...).proportion_ci` takes one proportion and differs in the last bits.
     """
-    share, spread = hits / n, _Z * _Z / n
+    share = hits / n
+    spread = _Z * _Z / n
     middle = (share + spread / 2) / (1 + spread)
-    half = np.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)
-    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+    half_width = np.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)
+    return np.maximum(middle - half_width, 0.0), np.minimum(middle + half_width, 1.0)

@@ -35,14 +35,16 @@ FORMULA = Logistic((2.0, 1.0, 1.4), -5.8)
 """Logistic regression on four test collections, rounded (docs/explanation/judges.md)."""
 
 FEEDBACK = 10
-"""BM25 results used for pseudo-relevance feedback."""
+"""Number of BM25 results used for pseudo-relevance feedback."""
 
 WINDOW = 20
 """Window length in terms without stop words: about two sentences."""
 
 DIMENSIONS = 128
-_BLOCK_ROWS = 1 << 15
-_PAIRS_AT_ONCE = 1 << 13
+"""Dimensions of the latent semantic analysis (LSA)."""
+
+_BLOCK_ROWS = 1 << 15  # chunks projected or compared at a time; bounds memory
+_PAIRS_AT_ONCE = 1 << 13  # pairs judged at a time; bounds memory
 _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 _Vectors = NDArray[np.int16]
@@ -88,7 +90,7 @@ class EmbeddedJudge(Judge):
         return replies_of(columns, pairs.num_rows)
 
     def features(self, pairs: pa.Table) -> Features:
-        """Features of the formula for rows of `PAIRS`."""
+        """Compute the features of pairs, given as a table with the columns of `PAIRS`."""
         unique_queries, query = distinct(pairs["query"])
         texts, chunk = distinct(view(pairs))
         queries, sequences = unique_queries.to_pylist(), self._space.sequences(texts.to_pylist())
@@ -100,7 +102,7 @@ class EmbeddedJudge(Judge):
     def _words(
         self, queries: list[str], sequences: TermSequences, counts: sparse.csr_matrix, query: _Ints, chunk: _Ints
     ) -> tuple[_Floats, _Floats, _Floats, _Floats]:
-        """Coverage, window, answered and information."""
+        """Compute coverage, window, answered and information: features of the words that query and chunk share."""
         query_counts = self._space.count(queries)
         presence = with_data(counts, np.ones(counts.nnz))
         repeated = with_data(query_counts, self._overlap.idf[query_counts.indices] * query_counts.data)
@@ -112,15 +114,15 @@ class EmbeddedJudge(Judge):
         return coverage, window, answered, best_window(sequences, once, chunk, query) / self._overlap.name
 
     def _unknown_words(self, queries: list[str]) -> _Floats:
-        """Weight of query words that the corpus does not contain, shape (n_queries,)."""
+        """Compute the weight of query words that the corpus does not contain, shape (n_queries,)."""
         vocabulary = self._space.vocabulary
-        strange = [len({term for term in self._space.tokenize(text) if term not in vocabulary}) for text in queries]
-        return np.asarray(np.array(strange) * self._overlap.rarest, dtype=np.float64)
+        n_unknown = [len({term for term in self._space.tokenize(text) if term not in vocabulary}) for text in queries]
+        return np.asarray(np.array(n_unknown) * self._overlap.rarest, dtype=np.float64)
 
     def _retrieval_features(
         self, queries: list[str], counts: sparse.csr_matrix, query: _Ints, chunk: _Ints
     ) -> tuple[_Floats, _Floats, _Floats]:
-        """BM25, meaning and distance: features that depend on the query's results in the corpus."""
+        """Compute BM25, meaning and distance: features that depend on the query's results in the corpus."""
         query_counts = self._space.count(queries)
         hits = self._bm25.search(queries, FEEDBACK)
         top = np.nan_to_num(hits.scores).max(axis=1, initial=0)
@@ -167,7 +169,7 @@ class Features:
 
     @property
     def probability(self) -> _Floats:
-        """By the formula."""
+        """Probability of relevance by the formula, shape (n_pairs,)."""
         return FORMULA.probability(self.weighted)
 
 
@@ -175,7 +177,7 @@ class Overlap:
     """Weights of the corpus's terms, and their BM25 contributions.
 
     Attributes:
-        idf: of each term, shape (n_terms,).
+        idf: inverse document frequency of each term, shape (n_terms,).
         rarest: idf of a term that no chunk contains.
         name: information that identifies one chunk, log(n_chunks + 1), in the unit of idf.
     """
@@ -188,7 +190,7 @@ class Overlap:
         self._average = float(lengths.mean()) if lengths.any() else 1.0
 
     def term_scores(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
-        """BM25 contribution of each term to each chunk, in the shape of `counts`."""
+        """Compute the BM25 contribution of each term to each chunk, in the shape of `counts`."""
         row = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
         length = np.bincount(row, counts.data, minlength=counts.shape[0])[row]
         weights = term_weights(counts.data, length / self._average, FIXED_SETTINGS)
@@ -196,23 +198,23 @@ class Overlap:
 
 
 def with_data(matrix: sparse.csr_matrix, data: NDArray[np.floating]) -> sparse.csr_matrix:
-    """The same cells with other values."""
+    """Build a matrix with the same cells and other values."""
     from scipy import sparse
 
     return sparse.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def sums(chunks: sparse.csr_matrix, queries: sparse.csr_matrix, chunk: _Ints, query: _Ints) -> _Floats:
-    """Inner product of row `chunk[i]` of `chunks` with row `query[i]` of `queries`, shape (n_pairs,)."""
+    """Compute the inner product of row `chunk[i]` of `chunks` with row `query[i]` of `queries`, shape (n_pairs,)."""
     products = (chunks @ queries.T).tocsr()
     return np.asarray(products[chunk, query], dtype=np.float64).ravel()
 
 
 def best_window(sequences: TermSequences, weights: sparse.csr_matrix, chunk: _Ints, query: _Ints) -> _Floats:
-    """Maximum sum of weights of distinct query terms within `WINDOW` terms of the chunk, shape (n_pairs,).
+    """Compute the maximum sum of weights of distinct query terms within `WINDOW` terms of the chunk, shape (n_pairs,).
 
     Args:
-        sequences: the chunks.
+        sequences: the chunks' terms in order.
         weights: term weights by query, shape (n_queries, n_terms), columns sorted.
         chunk: row of each pair's chunk.
         query: row of each pair's query.
@@ -235,7 +237,7 @@ def best_window(sequences: TermSequences, weights: sparse.csr_matrix, chunk: _In
 def _hits(
     sequences: TermSequences, weights: sparse.csr_matrix, chunk: _Ints, query: _Ints
 ) -> tuple[_Ints, _Ints, _Ints, _Floats]:
-    """Occurrences of query terms in chunks: pair, position, term, weight; by pair, then position."""
+    """Find the occurrences of query terms in chunks: pair, position, term, weight; by pair, then position."""
     lengths = sequences.starts[chunk + 1] - sequences.starts[chunk]
     pair = np.repeat(np.arange(len(chunk)), lengths)
     position = np.arange(len(pair)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -252,11 +254,11 @@ def _hits(
 
 
 def _previous(pair: _Ints, term: _Ints) -> _Ints:
-    """Index of the same pair's previous occurrence of the same term, −1 for the first."""
+    """Find the index of the same pair's previous occurrence of the same term, −1 for the first."""
     order = np.lexsort((term, pair))  # stable: hits of one term stay in order
-    same = (pair[order][1:] == pair[order][:-1]) & (term[order][1:] == term[order][:-1])
+    is_repeated = (pair[order][1:] == pair[order][:-1]) & (term[order][1:] == term[order][:-1])
     previous = np.full(len(pair), -1, dtype=np.int64)
-    previous[order[1:][same]] = order[:-1][same]
+    previous[order[1:][is_repeated]] = order[:-1][is_repeated]
     return previous
 
 
@@ -264,7 +266,7 @@ class SemanticSpace:
     """An LSA of the corpus with the vectors of its chunks, in fixed point so that inner products are exact.
 
     Attributes:
-        vectors: of the chunks, shape (n_chunks, dimensions).
+        vectors: fixed-point vectors of the chunks, shape (n_chunks, dimensions).
     """
 
     def __init__(self, space: TermSpace) -> None:
@@ -274,32 +276,36 @@ class SemanticSpace:
         blocks = [self.project(space.counts[start : start + _BLOCK_ROWS]) for start in starts]
         self.vectors: _Vectors = np.concatenate([np.empty((0, self._encoder.dimensions), np.int16), *blocks])
         self._sum = self.vectors.sum(axis=0, dtype=np.float64)  # whole numbers below 2⁵³, and so are the squares: exact
-        wide = (block.astype(np.float64) for block in blocks)
-        self._squares = sum((block.T @ block for block in wide), np.zeros((self._encoder.dimensions,) * 2))
+        float_blocks = (block.astype(np.float64) for block in blocks)
+        self._squares = sum((block.T @ block for block in float_blocks), np.zeros((self._encoder.dimensions,) * 2))
 
     def project(self, counts: sparse.csr_matrix) -> _Vectors:
-        """Vectors of texts from their term counts, shape (n_texts, dimensions); zero without known terms."""
+        """Compute the vectors of texts from their term counts, shape (n_texts, dimensions); zero without known
+        terms.
+        """
         return fixed_point(self._encoder.encode_counts(counts))
 
     def with_feedback(self, queries: _Vectors, hits: Hits) -> _Vectors:
-        """Queries moved halfway to the mean of their first results (Rocchio 1971), same shape."""
-        hit = hits.rows >= 0
-        n_found = np.maximum(hit.sum(axis=1, keepdims=True), 1)
+        """Move queries halfway to the mean of their first results (Rocchio 1971), same shape."""
+        is_result = hits.rows >= 0
+        n_found = np.maximum(is_result.sum(axis=1, keepdims=True), 1)
         moved = queries * n_found
         for rank in range(hits.rows.shape[1]):
-            finds = self.vectors[hits.rows[:, rank]].astype(np.int64)
-            moved = moved + finds * hit[:, rank : rank + 1]
+            result_vectors = self.vectors[hits.rows[:, rank]].astype(np.int64)
+            moved = moved + result_vectors * is_result[:, rank : rank + 1]
         return fixed_point(unit_rows(moved))
 
     def chance(self, queries: _Vectors) -> tuple[_Floats, _Floats]:
-        """Mean and standard deviation of each query's inner products with all chunks, shape (n_queries,) each."""
+        """Compute the mean and standard deviation of each query's inner products with all chunks, shape (n_queries,)
+        each.
+        """
         n = max(len(self.vectors), 1)
         mean = queries @ self._sum / n
         square = np.einsum("ij,jk,ik->i", queries.astype(np.float64), self._squares, queries.astype(np.float64)) / n
         return mean, np.sqrt(np.maximum(square - mean**2, 0))
 
     def best_similarity(self, queries: _Vectors) -> NDArray[np.int64]:
-        """Maximum inner product of each query with any chunk, at least 0, shape (n_queries,)."""
+        """Compute the maximum inner product of each query with any chunk, at least 0, shape (n_queries,)."""
         query_rows = queries.astype(np.float32)
         max_similarity = np.zeros(len(queries), dtype=np.float32)
         for start in range(0, len(self.vectors), _BLOCK_ROWS):
@@ -309,12 +315,12 @@ class SemanticSpace:
 
 
 def row_products(left_vectors: _Vectors, right: _Vectors) -> NDArray[np.int64]:
-    """Inner product of row i with row i, shape (n_rows,)."""
+    """Compute the inner product of row i of both matrices, shape (n_rows,)."""
     return np.asarray(np.einsum("ij,ij->i", left_vectors.astype(np.int64), right.astype(np.int64)))
 
 
 def _share(part: NDArray[np.generic], total: NDArray[np.generic]) -> _Floats:
-    """part ÷ whole, clipped to 0 and 1; 0 if the whole is 0."""
+    """Divide `part` by `total`, clipped to 0 and 1; 0 if the total is 0."""
     denominator = np.asarray(total, dtype=np.float64)
     shares = np.divide(part, denominator, out=np.zeros(len(denominator)), where=denominator > 0)
     return np.asarray(np.clip(shares, 0.0, 1.0))

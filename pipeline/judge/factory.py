@@ -21,7 +21,7 @@ class Judges:
     """Builds the judges of tenants.
 
     Attributes:
-        settings: of the judge.
+        settings: settings of the judge.
         cache: location of the ledger.
         thresholds: fitted thresholds by tenant; others use the threshold of the kind.
     """
@@ -77,7 +77,7 @@ def judge_for(
     """Builds the judge of one tenant's chunks: fitted on them, or shared by all tenants, with its ledger.
 
     Args:
-        settings: of the judge and its panel.
+        settings: settings of the judge and its panel.
         cache: location of the ledger.
         thresholds: fitted thresholds by tenant.
     """

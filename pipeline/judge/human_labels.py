@@ -46,10 +46,10 @@ def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.T
     """Rows of `human_labels`, sorted by key; other rows of the file are written to `rejects` and counted.
 
     Args:
-        tables: `queries`, `chunks` and `pool`.
+        tables: must contain `queries`, `chunks` and `pool`.
         output: rejects and a funnel step.
         file: CSV with a header; columns query_id, chunk_id, relevance (0, or a grade from 1) and optionally tenant.
-        tenant: of rows without a tenant.
+        tenant: tenant of rows that name none.
 
     Raises:
         InputError: the file cannot be read, a column is missing, or no pair of the pool is labelled.

@@ -63,9 +63,9 @@ def write_qrels(tables: Tables, output: Output, settings: LabelSettings) -> None
     get no row. With `human_overrides`, human labels replace verdicts, and are added where there is none.
 
     Args:
-        tables: `queries`, `pool` and `verdicts`; with `human_overrides` also `human_labels`.
-        output: `qrels`, one folder per split; facts count human labels, those without a verdict, and those that
-            overrule one. The funnel counts queries by outcome.
+        tables: must contain `queries`, `pool` and `verdicts`; with `human_overrides` also `human_labels`.
+        output: receives `qrels`, one folder per split; facts count human labels, those without a verdict, and those
+            that overrule one. The funnel counts queries by outcome.
         settings: whether human labels override the judge.
     """
     labels = OVERRIDDEN if settings.human_overrides else JUDGED

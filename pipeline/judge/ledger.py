@@ -55,8 +55,8 @@ class Ledger(KeyedStore):
         """Append verdicts atomically, as a new part.
 
         Args:
-            judge_id: of the judge.
-            pairs: with at least `query_hash` and `chunk_hash`.
+            judge_id: id of the judge.
+            pairs: table with at least the columns `query_hash` and `chunk_hash`.
             replies: rows of `REPLIES`, in the order of the pairs.
 
         Raises:
@@ -71,7 +71,7 @@ class Ledger(KeyedStore):
         """A function that copies verdicts of an earlier version for pairs without one; it returns whether it found any.
 
         Args:
-            judge_id: of the present version.
+            judge_id: id of the judge's present version.
             earlier: the earlier version; None: the function does nothing.
         """
         if earlier is None:

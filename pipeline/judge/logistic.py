@@ -61,8 +61,8 @@ class Logistic:
         0.30 (cranfield), compared with a penalty of 1.
 
         Args:
-            features: shape (n_pairs, n_features), without NaN.
-            positive: shape (n_pairs,), with both values.
+            features: features of each pair, shape (n_pairs, n_features), without NaN.
+            positive: whether each pair is relevant, shape (n_pairs,); both values must occur.
         """
         from sklearn.linear_model import LogisticRegression
 

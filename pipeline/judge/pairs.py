@@ -25,6 +25,7 @@ _QUERIES = """
     SELECT query_id, text AS query, substr(sha256(text), 1, 32) AS query_hash FROM queries WHERE tenant = $tenant
 """
 
+# Judges' input is limited to `chosen`: the whole pool, or the pairs asked for.
 _CHOSEN = "CREATE TEMP VIEW chosen AS SELECT tenant, query_id, chunk_id FROM pool"
 
 _SIZES = "SELECT query_id, count(*) AS pairs FROM chosen WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
@@ -38,19 +39,19 @@ _IDS = """
 
 
 def pair_blocks(tables: Tables, chunks: TenantChunks, only: pa.Table | None = None) -> Generator[pa.Table, None, None]:
-    """All rows of `PAIRS`, by query_id, then chunk_id, `QUERY_BLOCK` queries at a time; see `pool_pairs`."""
+    """Yield all rows of `PAIRS`, by query_id, then chunk_id, `QUERY_BLOCK` queries at a time; see `pool_pairs`."""
     with pool_pairs(tables, chunks, only) as pairs:
         yield from pairs.blocks()
 
 
 @contextmanager
 def pool_pairs(tables: Tables, chunks: TenantChunks, only: pa.Table | None = None) -> Iterator[PoolPairs]:
-    """The pairs of a tenant's pool, with random access.
+    """Open the pairs of a tenant's pool, with random access.
 
     Memory: 8 bytes per pair, plus queries and chunk ids; chunk texts are in a temporary file.
 
     Args:
-        tables: `queries` and `pool`.
+        tables: must contain `queries` and `pool`.
         chunks: the tenant's chunks.
         only: restrict the pool to these rows of tenant, query_id and chunk_id; None: all pairs.
 
@@ -77,7 +78,7 @@ def _create_view(connection: duckdb.DuckDBPyConnection, only: pa.Table | None) -
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> NDArray[np.int64]:
-    """The row of each pair's chunk, in the order of the pairs."""
+    """Look up the row of each pair's chunk, in the order of the pairs."""
     row_of = pa.table({"chunk_id": chunks.chunk_ids, "row": pa.array(np.arange(chunks.n))})
     connection.register("chunk_rows", row_of)
     row_groups = [np.empty(0, np.int64)]
@@ -92,7 +93,8 @@ class PoolPairs:
     """A tenant's pairs by index, ordered by query_id, then chunk_id.
 
     Attributes:
-        starts: the i-th query's pairs are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
+        starts: row offsets of the queries: query i has the pairs `starts[i]` to `starts[i + 1]` (excluded), shape
+            (n_queries + 1,).
         rows: row of each pair's chunk among the tenant's chunks, shape (n_pairs,).
     """
 
@@ -102,10 +104,12 @@ class PoolPairs:
         self.rows = rows
         self.starts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes["pairs"].to_numpy())])
         self._query_ids = sizes["query_id"]
-        self._queries, self._texts, self._chunks = queries, texts, chunks
+        self._queries = queries
+        self._texts = texts
+        self._chunks = chunks
 
     def ids(self, numbers: NDArray[np.int64]) -> pa.Table:
-        """query_id, chunk_id and row of the chunk, for ascending indices of pairs."""
+        """Look up query_id, chunk_id and row of the chunk, for ascending indices of pairs."""
         query = np.searchsorted(self.starts, numbers, side="right") - 1
         rows = pa.array(self.rows[numbers])
         chunk_ids = self._chunks.chunk_ids.take(rows)
@@ -114,11 +118,11 @@ class PoolPairs:
         )
 
     def take(self, numbers: NDArray[np.int64]) -> pa.Table:
-        """Rows of `PAIRS`, for ascending indices of pairs."""
+        """Build rows of `PAIRS`, for ascending indices of pairs."""
         return pair_rows(self.ids(numbers), self._chunks.tenant, self._queries, self._texts)
 
     def blocks(self, begin: int = 0, end: int | None = None) -> Iterator[pa.Table]:
-        """All pairs, `QUERY_BLOCK` queries at a time; or only the blocks from `begin` to `end` - 1."""
+        """Yield all pairs, `QUERY_BLOCK` queries at a time; or only the blocks from `begin` to `end` - 1."""
         cuts = [*self.starts[:-1:QUERY_BLOCK], self.starts[-1]]
         return (self.take(np.arange(first, last)) for first, last in list(pairwise(cuts))[begin:end])
 
@@ -137,7 +141,7 @@ class ChunkTexts:
         self._starts = self._ends - sizes
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
-        """The chunks at `rows`, in that order."""
+        """Read the chunks at `rows`, in that order."""
         order = np.argsort(rows, kind="stable")
         batch = np.searchsorted(self._ends, rows[order], side="right")
         pieces = []
@@ -148,12 +152,12 @@ class ChunkTexts:
 
 
 def pair_rows(ids: pa.Table, tenant: str, queries: pa.Table, texts: ChunkTexts) -> pa.Table:
-    """Rows of `PAIRS` in the order of the ids.
+    """Build rows of `PAIRS` in the order of the ids.
 
     Args:
         ids: query_id, chunk_id, and `row`: index of the chunk.
-        tenant: the tenant.
-        queries: query_id, query and query_hash.
+        tenant: tenant of the pairs.
+        queries: table of query_id, query and query_hash.
         texts: the tenant's chunks.
 
     Raises:
@@ -161,14 +165,14 @@ def pair_rows(ids: pa.Table, tenant: str, queries: pa.Table, texts: ChunkTexts) 
     """
     query_row = pc.index_in(ids["query_id"], queries["query_id"])
     check_ids_exist(ids, tenant, "query_id", query_row)
-    of_query = queries.take(query_row)
+    query_columns = queries.take(query_row)
     chunks = texts.take(ids["row"].to_numpy())
     columns = {
         "tenant": pa.repeat(tenant, ids.num_rows),
         "query_id": ids["query_id"],
-        "query": of_query["query"],
+        "query": query_columns["query"],
         "chunk_id": ids["chunk_id"],
-        "query_hash": of_query["query_hash"],
+        "query_hash": query_columns["query_hash"],
         "chunk_hash": chunks["content_hash"],
         **{name: chunks[name] for name in ("title", "heading", "text")},
     }
@@ -176,7 +180,7 @@ def pair_rows(ids: pa.Table, tenant: str, queries: pa.Table, texts: ChunkTexts) 
 
 
 def distinct(texts: pa.ChunkedArray) -> tuple[pa.StringArray, NDArray[np.int64]]:
-    """Distinct texts in order of first occurrence, and each row's index among them, shape (n_rows,)."""
+    """List the distinct texts in order of first occurrence, and each row's index among them, shape (n_rows,)."""
     coded = texts.combine_chunks().dictionary_encode()
     return coded.dictionary, coded.indices.to_numpy().astype(np.int64)
 
@@ -185,8 +189,8 @@ def check_ids_exist(ids: pa.Table, tenant: str, name: str, rows: pa.ChunkedArray
     """Raise an error for ids that were not found.
 
     Args:
-        ids: with the column `name`.
-        tenant: for the message.
+        ids: table with the column `name`.
+        tenant: tenant of the ids, for the message.
         name: column of the id.
         rows: row of each id; null if not found.
 
@@ -194,5 +198,7 @@ def check_ids_exist(ids: pa.Table, tenant: str, name: str, rows: pa.ChunkedArray
         ArtifactError: an id was not found.
     """
     if rows.null_count:
-        lost = ids[name].filter(pc.is_null(rows))[0].as_py()
-        raise ArtifactError(f"the pool has {name} {lost!r}, which is unknown in tenant {tenant!r}; build the run again")
+        unknown_id = ids[name].filter(pc.is_null(rows))[0].as_py()
+        raise ArtifactError(
+            f"the pool has {name} {unknown_id!r}, which is unknown in tenant {tenant!r}; build the run again"
+        )

@@ -23,6 +23,8 @@ from darklode.pipeline.judge.port import Judge, Live, replies_of
 
 TIE = "the panel is tied, and not all votes have a probability"
 NO_PROBABILITY = "no member of the panel gave a probability"
+"""Reasons why a panel's vote is undecided, although members gave labels."""
+
 _SUMS = ("prompt_tokens", "cached_tokens", "completion_tokens", "attempts")
 _Floats = NDArray[np.float64]
 _Mask = NDArray[np.bool_]
@@ -34,7 +36,7 @@ class Vote:
 
     Attributes:
         rule: `majority` of labels, ties broken by the mean probability; or `mean` probability.
-        weights: of the members' probabilities, >= 0, not all 0; a majority counts labels unweighted.
+        weights: weights of the members' probabilities, >= 0, not all 0; a majority counts labels unweighted.
         threshold: minimum mean probability of a relevant pair.
     """
 
@@ -43,61 +45,71 @@ class Vote:
     threshold: float
 
     def combine(self, member_replies: Sequence[pa.Table]) -> pa.Table:
-        """One reply per pair; null if all members' replies are unreadable, or if the vote is undecided.
+        """Combine the members' replies into one per pair; null if all members' replies are unreadable, or if the vote
+        is undecided.
 
         Replies without a label are ignored; replies without a probability are ignored in the mean. A label without a
         mean probability is marked contradicted if a member's label is doubtful. Tokens and attempts are summed; grades
         and rationales are not combined.
 
         Args:
-            member_replies: rows of `REPLIES` of each member, for the same pairs.
+            member_replies: a table with the columns of `REPLIES` per member, for the same pairs in the same order.
         """
         labels = _stack(member_replies, "relevant", np.nan)
         probability = np.where(np.isnan(labels), np.nan, _stack(member_replies, "probability", np.nan))
         mean = self._mean(probability)
-        decided, relevant = self._by_mean(mean) if self.rule == "mean" else self._by_count(labels, probability, mean)
+        is_decided, relevant = self._by_mean(mean) if self.rule == "mean" else self._by_count(labels, probability, mean)
         reason = np.full(len(mean), TIE if self.rule == "majority" else NO_PROBABILITY, dtype=object)
-        silent = np.flatnonzero(np.isnan(labels).all(axis=0))
-        reason[silent] = _reasons([reply["error"].take(pa.array(silent)) for reply in member_replies])
-        doubts = decided & np.isnan(mean) & np.any([is_doubtful(reply).to_numpy() for reply in member_replies], axis=0)
+        unlabelled = np.flatnonzero(np.isnan(labels).all(axis=0))
+        reason[unlabelled] = _reasons([reply["error"].take(pa.array(unlabelled)) for reply in member_replies])
+        is_doubted = (
+            is_decided & np.isnan(mean) & np.any([is_doubtful(reply).to_numpy() for reply in member_replies], axis=0)
+        )
         columns = {
-            "relevant": pa.array(relevant, mask=~decided),
-            "contradicted": pa.array(doubts, mask=~doubts),
-            "probability": pa.array(mean.astype(np.float32), mask=np.isnan(mean) | ~decided),
+            "relevant": pa.array(relevant, mask=~is_decided),
+            "contradicted": pa.array(is_doubted, mask=~is_doubted),
+            "probability": pa.array(mean.astype(np.float32), mask=np.isnan(mean) | ~is_decided),
             "truncated": _any([reply["truncated"] for reply in member_replies]),
-            "error": pa.array(reason, pa.string(), mask=decided),
+            "error": pa.array(reason, pa.string(), mask=is_decided),
             **{name: _sum([reply[name] for reply in member_replies]) for name in _SUMS},
         }
         return replies_of(columns, len(mean))
 
     def _mean(self, probability: _Floats) -> _Floats:
-        """Weighted mean of the known probabilities; NaN if their weights sum to 0."""
+        """Compute the weighted mean of the known probabilities; NaN if their weights sum to 0."""
         weights = np.array(self.weights)[:, None] * ~np.isnan(probability)
         total = weights.sum(axis=0)
         summed = (weights * np.nan_to_num(probability)).sum(axis=0)
         return np.asarray(np.divide(summed, total, out=np.full(len(total), np.nan), where=total > 0))
 
     def _by_mean(self, mean: _Floats) -> tuple[_Mask, _Mask]:
+        """Decide by the mean probability: whether each pair is decided, and whether it is relevant."""
         return ~np.isnan(mean), mean.astype(np.float32) >= np.float32(self.threshold)
 
     def _by_count(self, labels: _Floats, probability: _Floats, mean: _Floats) -> tuple[_Mask, _Mask]:
-        yes, no = (labels == 1).sum(axis=0), (labels == 0).sum(axis=0)
-        likely = ~(np.isnan(probability) & ~np.isnan(labels)).any(axis=0) & ~np.isnan(mean) & (yes > 0)
+        """Decide by majority, ties by the mean: whether each pair is decided, and whether it is relevant."""
+        n_relevant = (labels == 1).sum(axis=0)
+        n_not_relevant = (labels == 0).sum(axis=0)
+        mean_decides = ~(np.isnan(probability) & ~np.isnan(labels)).any(axis=0) & ~np.isnan(mean) & (n_relevant > 0)
         _, relevant = self._by_mean(mean)
-        return (yes != no) | likely, np.where(yes == no, relevant, yes > no)
+        return (n_relevant != n_not_relevant) | mean_decides, np.where(
+            n_relevant == n_not_relevant, relevant, n_relevant > n_not_relevant
+        )
 
 
 def _stack(member_replies: Sequence[pa.Table], name: str, missing: float) -> _Floats:
-    """A column of every member, shape (n_members, n_pairs)."""
+    """Stack a column of every member, shape (n_members, n_pairs); nulls become `missing`."""
     return np.stack([pc.fill_null(reply[name].cast(pa.float64()), missing).to_numpy() for reply in member_replies])
 
 
 def _reasons(errors: Sequence[pa.ChunkedArray]) -> NDArray[np.object_]:
+    """Join the members' errors for each pair, shape (n_pairs,)."""
     reasons = [pc.fill_null(column, "no reason given") for column in errors]
     return np.asarray(pc.binary_join_element_wise(*reasons, "; ").to_numpy(), dtype=object)
 
 
 def _any(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Whether any column is true, per row; null if none is and one is null."""
     any_true = columns[0]
     for column in columns[1:]:
         any_true = pc.or_kleene(any_true, column)
@@ -105,7 +117,7 @@ def _any(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 def _sum(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Sum per row, ignoring nulls; null if all are null."""
+    """Sum columns per row, ignoring nulls; null if all are null."""
     first_known = pc.coalesce(*columns)
     total = pc.fill_null(columns[0], 0)
     for column in columns[1:]:
@@ -119,12 +131,13 @@ class Panel(Judge):
     Source: Verga et al., 2024 (several small models instead of a large one).
 
     Args:
-        members: at least one, in the order of the vote's weights.
+        members: judges, at least one, in the order of the vote's weights.
         vote: combines the replies.
     """
 
     def __init__(self, members: Sequence[Judge], vote: Vote) -> None:
-        self._members, self._vote = members, vote
+        self._members = members
+        self._vote = vote
 
     @cached_property
     def member_ids(self) -> list[str]:
@@ -134,16 +147,20 @@ class Panel(Judge):
             SettingsError: two members are the same judge.
         """
         ids = [member.judge_id for member in self._members]
-        twice = {member_id for member_id in ids if ids.count(member_id) > 1}
-        if twice:
-            raise SettingsError(f"judge.panel names the same judge twice: {', '.join(sorted(twice))}; leave one out")
+        repeated_ids = {member_id for member_id in ids if ids.count(member_id) > 1}
+        if repeated_ids:
+            raise SettingsError(
+                f"judge.panel names the same judge twice: {', '.join(sorted(repeated_ids))}; leave one out"
+            )
         return ids
 
     @cached_property
     def judge_id(self) -> str:
-        """Voting rule, threshold, and each member with its weight."""
-        weighed = [f"{weight:g}*{name}" for weight, name in zip(self._vote.weights, self.member_ids, strict=True)]
-        return f"panel-1:{self._vote.rule}:{self._vote.threshold:g}:[{' | '.join(weighed)}]"
+        """Id of the panel: voting rule, threshold, and each member's id with its weight."""
+        weighted_ids = [
+            f"{weight:g}*{member_id}" for weight, member_id in zip(self._vote.weights, self.member_ids, strict=True)
+        ]
+        return f"panel-1:{self._vote.rule}:{self._vote.threshold:g}:[{' | '.join(weighted_ids)}]"
 
     @property
     def facts(self) -> dict[str, int]:
@@ -160,11 +177,11 @@ class Panel(Judge):
         return min(live_judges, key=lambda live: live.n_answered, default=None)
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
-        """The panel's replies."""
+        """Judge pairs: the members' replies, combined by vote."""
         return self.combine(await self.each(pairs))
 
     async def each(self, pairs: pa.Table) -> list[pa.Table]:
-        """Each member's replies, in order; a failure of one cancels the others.
+        """Collect each member's replies, in order; a failure of one cancels the others.
 
         Raises:
             SettingsError: two members are the same judge.
@@ -182,10 +199,11 @@ class Panel(Judge):
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     def combine(self, member_replies: Sequence[pa.Table]) -> pa.Table:
-        """The panel's replies from what `each` returned."""
+        """Combine the members' replies, as returned by `each`."""
         return self._vote.combine(member_replies)
 
 
+# Columns of `PAIRWISE`, in the order of `Confusion`'s fields.
 _COUNTS = ("both_relevant", "first_alone", "other_alone", "neither")
 
 PAIRWISE = """
@@ -209,7 +227,7 @@ VOTES = """
 
 
 def pairwise_kappa(tables: Tables) -> pa.Table:
-    """One row per two members, over pairs with both labels: confusion counts and Cohen's kappa (1960).
+    """Compare every two members, a row each, over pairs with both labels: confusion counts and Cohen's kappa (1960).
 
     Kappa is null if both always give the same label. An embedded judge is fitted per tenant and has one id per tenant.
     """
@@ -219,7 +237,7 @@ def pairwise_kappa(tables: Tables) -> pa.Table:
 
 
 def panel_alpha(tables: Tables) -> pa.Table:
-    """Krippendorff's alpha (nominal) of all members over pairs with at least two labels.
+    """Compute Krippendorff's alpha (nominal) of all members over pairs with at least two labels.
 
     One row: pairs, unanimous pairs, alpha; no row if no pair has two labels.
     """
@@ -227,6 +245,6 @@ def panel_alpha(tables: Tables) -> pa.Table:
     yes, no, pairs = (votes[name].to_numpy() for name in ("yes", "no", "pairs"))
     if not len(pairs):
         return pa.table({"pairs": pa.array([], pa.int64())})
-    like = int(pairs[(yes == 0) | (no == 0)].sum())
+    n_unanimous = int(pairs[(yes == 0) | (no == 0)].sum())
     alpha_column = pa.array([float(alpha(yes, no, pairs))], from_pandas=True)
-    return pa.table({"pairs": [int(pairs.sum())], "unanimous": [like], "alpha": alpha_column})
+    return pa.table({"pairs": [int(pairs.sum())], "unanimous": [n_unanimous], "alpha": alpha_column})

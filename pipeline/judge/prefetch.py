@@ -38,12 +38,12 @@ _BLOCKS = f"""
 
 @dataclass(frozen=True)
 class JudgingShard:
-    """Blocks of queries, and the judges of their pairs.
+    """One shard of the prefetching: blocks of queries, and the judges of their pairs.
 
     Attributes:
-        tables: `queries`, `chunks` and `pool`.
-        blocks: (tenant, first block, end block).
-        judges: each with its portion of the shared limits.
+        tables: must contain `queries`, `chunks` and `pool`.
+        blocks: ranges of blocks, as (tenant, first block, end block); the end is excluded.
+        judges: settings of the judges, each with its portion of the shared limits.
         cache: location of the ledger.
     """
 
@@ -54,11 +54,13 @@ class JudgingShard:
 
     @property
     def name(self) -> str:
+        """Name for progress messages."""
         tenant, first, last = self.blocks[0]
         return f"judge {tenant} blocks {first} to {last - 1} and {len(self.blocks) - 1} more"
 
     @property
     def folder(self) -> str:
+        """Folder of the shard's result; its name is a hash of everything that can change the result."""
         settings = [section.model_dump(mode="json") for section in (*self.judges, self.cache)]
         contents = [self.tables.content(table) for table in ("queries", "chunks", "pool")]
         return f"progress/judge/{key_of(settings, self.blocks, contents)}"
@@ -70,9 +72,9 @@ def prefetch_verdicts(
     """Fill the ledger with the replies of all remote judges to all pairs of the pool.
 
     Args:
-        tables: `queries`, `chunks` and `pool`.
+        tables: must contain `queries`, `chunks` and `pool`.
         output: receives progress.
-        settings: of the judge and its panel.
+        settings: settings of the judge and its panel.
         cache: location of the ledger.
         spread: where the shards run.
 
@@ -80,8 +82,10 @@ def prefetch_verdicts(
         Number of replies added to the ledger.
     """
     judges = [member for member in members(settings) if isinstance(member, LedgerKind)]
-    done, total = Counter[str](), tables.rows("pool")
-    for pieces in spread(judge_shard, _shards(tables, judges, resolve_cache(cache), spread.places) if judges else []):
+    done = Counter[str]()
+    total = tables.rows("pool")
+    shards = _shards(tables, judges, resolve_cache(cache), spread.places) if judges else []
+    for pieces in spread(judge_shard, shards):
         for piece in pieces:
             done.update(piece.to_pylist()[0])
             output.progress(done["pairs"], total, "judging on the cluster")
@@ -95,7 +99,8 @@ def judge_shard(shard: JudgingShard) -> Pieces:
         LedgerJudge(judge_kind.source(shard.cache), ledger, judge_kind.max_attempts_in_all())
         for judge_kind in shard.judges
     ]
-    panel, pairs = Panel(judges, Vote("mean", (1.0,) * len(judges), 0.5)), 0
+    panel = Panel(judges, Vote("mean", (1.0,) * len(judges), 0.5))  # runs the judges together; its vote is not used
+    n_pairs = 0
     with Background() as background:
         try:
             _ = panel.member_ids  # may wait for a server, which must not happen in the event loop's thread
@@ -103,32 +108,33 @@ def judge_shard(shard: JudgingShard) -> Pieces:
                 with pool_pairs(shard.tables, TenantChunks(shard.tables, tenant)) as pool:
                     for block in pool.blocks(first, last):
                         background.run(panel.each(block), lambda: None)
-                        pairs += block.num_rows
+                        n_pairs += block.num_rows
         except LimitReached:  # the stage continues under the whole limit
             pass
-    yield pa.table({"pairs": [pairs], "asked": [sum(judge.n_requested for judge in judges)]})
+    yield pa.table({"pairs": [n_pairs], "asked": [sum(judge.n_requested for judge in judges)]})
 
 
 def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[JudgingShard]:
+    """Divide the pool's blocks into shards, and give each its share of the judges' limits."""
     blocks = tables.sql(_BLOCKS).to_pylist()
     count = count_shards(
         len(blocks),
         places,
         min((judge_kind.max_workers for judge_kind in judges if judge_kind.max_workers), default=None),
     )
-    total = sum(judge_kind["pairs"] for judge_kind in blocks)
+    total = sum(block["pairs"] for block in blocks)
     shards = []
     for first, last in split_evenly(len(blocks), count):
         own_blocks = blocks[first:last]
-        share = sum(judge_kind["pairs"] for judge_kind in own_blocks) / total
-        own = tuple(judge_kind.portion(cache, share, min(places, count)) for judge_kind in judges)
-        shards.append(JudgingShard(tables, _ranges(own_blocks), own, cache))
+        share = sum(block["pairs"] for block in own_blocks) / total
+        shard_judges = tuple(judge_kind.portion(cache, share, min(places, count)) for judge_kind in judges)
+        shards.append(JudgingShard(tables, _ranges(own_blocks), shard_judges, cache))
     return shards
 
 
 def _ranges(blocks: Sequence[dict[str, object]]) -> tuple[tuple[str, int, int], ...]:
     """Merge adjacent blocks of a tenant."""
-    numbers: dict[str, list[int]] = {}
+    blocks_of_tenant: dict[str, list[int]] = {}
     for block in blocks:
-        numbers.setdefault(str(block["tenant"]), []).append(int(str(block["block"])))
-    return tuple((tenant, min(some), max(some) + 1) for tenant, some in numbers.items())
+        blocks_of_tenant.setdefault(str(block["tenant"]), []).append(int(str(block["block"])))
+    return tuple((tenant, min(indices), max(indices) + 1) for tenant, indices in blocks_of_tenant.items())

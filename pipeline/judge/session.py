@@ -49,7 +49,7 @@ class JudgingSession:
         """Run a unit of work, or reuse its result from an earlier run, and add its facts to `counts`.
 
         Args:
-            name: of the unit.
+            name: name of the unit.
             basis: fingerprint of everything that its rows depend on; another basis runs it again.
             work: writes the unit's rows and returns its facts.
             judge: its note is shown with the progress.

@@ -49,12 +49,12 @@ def judge(
     with the next unit; a unit is judged again only if its pairs or the `judge_id` change.
 
     Args:
-        tables: `queries`, `chunks` and `pool`; for adaptive judging also `rankings`.
-        output: `verdicts`, and `panel_verdicts` of the members of a panel; its facts name the judge's kind, ids and
-            members, and count labels.
+        tables: must contain `queries`, `chunks` and `pool`; for adaptive judging also `rankings`.
+        output: receives `verdicts`, and `panel_verdicts` of the members of a panel; its facts name the judge's kind,
+            ids and members, and count labels.
         settings: kind, depth, recall and random_share.
         judge_for: builds a tenant's judge.
-        seed: of the random sample of adaptive judging.
+        seed: random seed of the sample of adaptive judging.
 
     Raises:
         ArtifactError: the pool has an unknown query or chunk.

@@ -19,19 +19,22 @@ from darklode.pipeline.judge.session import JudgingSession
 
 
 def train_judges(tables: Tables, judge_for: Callable[[TenantChunks], Judge]) -> Callable[[TenantChunks], Judge]:
-    """Builds the judges of tenants, each trained on all human labels of its tenant if there are enough.
+    """Build the judges of tenants, each trained on all human labels of its tenant if there are enough.
 
     Args:
-        tables: `human_labels`, and `queries`, `chunks` and `pool` for texts.
+        tables: must contain `human_labels`, and `queries`, `chunks` and `pool` for texts.
         judge_for: builds a tenant's judge.
     """
     labels = tables.read("human_labels")
 
     def build(chunks: TenantChunks) -> Judge:
-        judge, own = judge_for(chunks), labels.filter(pc.equal(labels["tenant"], chunks.tenant))
-        if not isinstance(judge, TrainableJudge) or not has_enough_labels(relevant(own)):
+        judge = judge_for(chunks)
+        tenant_labels = labels.filter(pc.equal(labels["tenant"], chunks.tenant))
+        if not isinstance(judge, TrainableJudge) or not has_enough_labels(relevant(tenant_labels)):
             return judge
-        return judge.with_training(pa.concat_tables(pair_blocks(tables, chunks, own)), relevant(own))
+        return judge.with_training(
+            pa.concat_tables(pair_blocks(tables, chunks, tenant_labels)), relevant(tenant_labels)
+        )
 
     return build
 
@@ -46,7 +49,7 @@ def compare_judges(
 
     Args:
         session: runs the judge.
-        judge: of the tenant.
+        judge: the tenant's judge.
         blocks: rows of `PAIRS`: the labelled pairs, by query_id, then chunk_id.
         labels: rows of `human_labels`, in the same order.
         seed: assigns queries to folds.

@@ -25,7 +25,7 @@ class AdapterTrainer:
     """Trains a method of `adapt`.
 
     Attributes:
-        adapt: method, loss, negatives, steps and learning rates.
+        adapt: settings of `adapt`: method, loss, negatives, steps and learning rates.
     """
 
     adapt: AdaptSettings
@@ -52,7 +52,11 @@ class AdapterTrainer:
         return n_validation
 
     def train(self, data: GridData, task: Task, point: PointKey, on_progress: OnProgress) -> TrainedModel:
-        """Keeps the best weights of all settings and their best share of the way from the base."""
+        """Train with each setting; return the best weights and how much of their change to the base encoder to apply.
+
+        The share of the change is selected on validation. A share of 0 means that training did not help, so the result
+        is the untrained encoder.
+        """
         method = create_method(self.adapt, data.base)
         best: tuple[ValidationScore, float, Weights] | None = None
         for setting in method.hyperparameters:

@@ -1,4 +1,7 @@
-"""Alternatives to labeling more queries: another label source, a larger model, or judging deeper."""
+"""Alternatives to labeling more queries: another label source, a larger model, or judging deeper.
+
+Gains are measured at grid points that exist, not predicted by a law, so they need no accepted law.
+"""
 
 from __future__ import annotations
 
@@ -19,104 +22,157 @@ from darklode.pipeline.laws.points import FALLING, LawKey, rows_of
 from darklode.pipeline.laws.verdict import LAW, LawResult
 
 OWN_LABELS = "labels"
-"""The source that the others are compared with."""
+"""Label source "the run's own labels"; every other source is compared with it."""
 
 FREE_SOURCES = ("bm25", "ict", "shuffled")
-"""Label sources that cost nothing."""
+"""Label sources that cost nothing: BM25 pseudo-labels, inverse cloze tasks (ICT), and shuffled labels as a control."""
 
 
 def compare_sources(rows: pa.Table, laws: Mapping[LawKey, LawResult]) -> list[Row]:
-    """Compare each other source with the run's own labels, at the largest common size, paired by seed."""
-    rows_out = []
+    """Compare each other label source with the run's own labels.
+
+    Both are compared at the largest size that both have, paired by seed. Sources without a common size are left out.
+
+    Args:
+        rows: the table `law_points`.
+        laws: the recorded result of each law.
+
+    Returns:
+        Rows of `law_plan`, one per law of another source.
+    """
+    plan_rows = []
     for key in laws:
-        own_key, (measure, source, _) = key._replace(source=OWN_LABELS), key
-        if source == OWN_LABELS or own_key not in laws:
+        own_key = key._replace(source=OWN_LABELS)
+        if key.source == OWN_LABELS or own_key not in laws:
             continue
-        sides = [rows_of(rows, law_key) for law_key in (own_key, key)]
-        size = max(set(sides[0]["size"].to_pylist()) & set(sides[1]["size"].to_pylist()), default=None)
+        own_rows, other_rows = rows_of(rows, own_key), rows_of(rows, key)
+        size = _largest_common_size(own_rows, other_rows)
         if size:
-            gain = _paired_gain(measure, *(side.filter(pc.equal(side["size"], size)) for side in sides))
-            worth = _equivalent_labels(laws[own_key], laws[key], size)
-            sentence = format.other_source(key.label, OWN_LABELS, size, format.measured_gain(gain, measure), worth)
-            money = {"money": 0.0} if source in FREE_SOURCES else {}
+            gain = _paired_gain(key.measure, _rows_at(own_rows, size), _rows_at(other_rows, size))
+            equivalent = _equivalent_labels(laws[own_key], laws[key], size)
+            gain_text = format.measured_gain(gain, key.measure)
+            sentence = format.other_source(key.label, OWN_LABELS, size, gain_text, equivalent)
+            money = {"money": 0.0} if key.source in FREE_SOURCES else {}
             choice = key._asdict() | {"choice": "another source", "unit": "queries"}
-            rows_out.append(choice | {"amount": float(size), "said": sentence} | _gain(gain) | money)
-    return rows_out
+            plan_rows.append(choice | {"amount": float(size), "said": sentence} | _gain_columns(gain) | money)
+    return plan_rows
+
+
+def _largest_common_size(rows: pa.Table, other_rows: pa.Table) -> int | None:
+    """The largest number of labelled queries at which both tables have points; None if there is none."""
+    return max(set(rows["size"].to_pylist()) & set(other_rows["size"].to_pylist()), default=None)
+
+
+def _rows_at(rows: pa.Table, size: int) -> pa.Table:
+    return rows.filter(pc.equal(rows["size"], size))
 
 
 def _equivalent_labels(own: LawResult, other: LawResult, size: int) -> str:
-    """How many of the run's own labels reach the same, if they follow an accepted law."""
+    """Sentence part: how many of the run's own labels reach the loss of the other source at a size.
+
+    Empty if the run's own labels follow no accepted law of D, because only such a law can be inverted.
+    """
     if own.verdict != LAW or own.full_fit is None or own.full_fit.form not in (SIZE, STARTED):
         return ""
-    mean_value = float(other.points.value[other.points.size == size].mean())
-    if mean_value >= loss_at(own.full_fit, 1.0):
+    mean_loss = float(other.points.value[other.points.size == size].mean())
+    if mean_loss >= loss_at(own.full_fit, 1.0):
         return format.NO_LABELS_DO_AS_MUCH
-    n_labels = size_for_loss(own.full_fit, mean_value)
+    n_labels = size_for_loss(own.full_fit, mean_loss)
     return format.equivalent_labels(n_labels, MAX_EXTRAPOLATION * float(own.points.size.max()))
 
 
 def compare_models(
     rows: pa.Table, laws: Mapping[LawKey, LawResult], costs: MeasuredCosts, request: PlanRequest
 ) -> list[Row]:
-    """Compare each larger model with the next smaller one, at the largest common size, paired by seed.
+    """Compare each larger model with the next smaller one.
 
-    Only encoders that share a law are compared, because they differ in parameters only.
+    Both are compared at the largest size that both have, paired by seed. Only encoders that share a law are compared,
+    because they differ in parameters only.
+
+    Args:
+        rows: the table `law_points`.
+        laws: the recorded result of each law.
+        costs: training and encoding times of the encoders.
+        request: the price of an hour of the training machine.
+
+    Returns:
+        Rows of `law_plan`, one per pair of neighbouring model sizes.
     """
-    rows_out = []
+    plan_rows = []
     for key in laws:
-        measure, source, _ = key
         key_rows = rows_of(rows, key)
-        sizes = sorted(set(pc.drop_null(key_rows["parameters"]).to_pylist()))
-        for small, large in pairwise(sizes):
-            sides = [key_rows.filter(pc.equal(key_rows["parameters"], n_parameters)) for n_parameters in (small, large)]
-            size = max(set(sides[0]["size"].to_pylist()) & set(sides[1]["size"].to_pylist()), default=None)
+        model_sizes = sorted(set(pc.drop_null(key_rows["parameters"]).to_pylist()))
+        for small, large in pairwise(model_sizes):
+            small_rows = key_rows.filter(pc.equal(key_rows["parameters"], small))
+            large_rows = key_rows.filter(pc.equal(key_rows["parameters"], large))
+            size = _largest_common_size(small_rows, large_rows)
             if size is None:
                 continue
-            gain = _paired_gain(measure, *(side.filter(pc.equal(side["size"], size)) for side in sides))
-            cost = _more_hours(costs, small, large, request)
-            gain_text = format.measured_gain(gain, measure)
-            sentence = format.larger_model(source, (small, large), size, gain_text, cost)
+            gain = _paired_gain(key.measure, _rows_at(small_rows, size), _rows_at(large_rows, size))
+            money = _extra_cost(costs, small, large, request)
+            gain_text = format.measured_gain(gain, key.measure)
+            sentence = format.larger_model(key.source, (small, large), size, gain_text, money)
             choice = key._asdict() | {"choice": "larger model", "unit": "parameters"}
-            figures = {"amount": large - small, "money": cost, "said": sentence}
-            rows_out.append(choice | figures | _gain(gain))
-    return rows_out
+            figures = {"amount": large - small, "money": money, "said": sentence}
+            plan_rows.append(choice | figures | _gain_columns(gain))
+    return plan_rows
 
 
-def _more_hours(costs: MeasuredCosts, small: float, large: float, request: PlanRequest) -> float | None:
-    by_size: dict[float, ModelCost] = {model.parameters: model for model in costs.models}
-    if request.per_gpu_hour is None or not {small, large} <= by_size.keys():
+def _extra_cost(costs: MeasuredCosts, small: float, large: float, request: PlanRequest) -> float | None:
+    """What the larger model costs more, in money: training once and encoding the corpus; None if unknown.
+
+    Args:
+        costs: training and encoding times of the encoders.
+        small: number of parameters of the smaller model.
+        large: number of parameters of the larger model.
+        request: the price of an hour of the training machine.
+    """
+    model_costs: dict[float, ModelCost] = {model.parameters: model for model in costs.models}
+    if request.per_gpu_hour is None or not {small, large} <= model_costs.keys():
         return None
-    return (by_size[large].hours - by_size[small].hours) * request.per_gpu_hour
+    return (model_costs[large].hours - model_costs[small].hours) * request.per_gpu_hour
 
 
 def judge_deeper(costs: MeasuredCosts) -> list[Row]:
-    """Upper bound of the positives in the next doubling of the pool depth, against new queries for as many calls."""
-    judged_depths, below = ([row for row in costs.depths if row["judged"] == judged] for judged in (True, False))
-    if not below:
+    """Compare judging twice as deep with judging new queries for as many calls.
+
+    Returns:
+        One row of `law_plan` with an upper bound of the positives that deeper judging finds; none if nothing is ranked
+        below the judged depth.
+    """
+    judged_depths = [row for row in costs.depths if row["judged"]]
+    unjudged_depths = [row for row in costs.depths if not row["judged"]]
+    if not unjudged_depths:
         return []
-    row, last = below[0], judged_depths[-1]
-    money = None if costs.per_call is None else costs.per_call * row["calls"]
-    each = sum(depth["calls"] for depth in judged_depths) / max(sum(depth["positives"] for depth in judged_depths), 1)
-    sentence = format.deeper_judging(row, last, money, each)
-    figures = {"amount": float(row["calls"]), "unit": "calls", "money": money}
+    next_depth, deepest_judged = unjudged_depths[0], judged_depths[-1]
+    money = None if costs.per_call is None else costs.per_call * next_depth["calls"]
+    n_positives = sum(depth["positives"] for depth in judged_depths)
+    calls_per_positive = sum(depth["calls"] for depth in judged_depths) / max(n_positives, 1)
+    sentence = format.deeper_judging(next_depth, deepest_judged, money, calls_per_positive)
+    figures = {"amount": float(next_depth["calls"]), "unit": "calls", "money": money}
     return [{"measure": None, "source": None, "choice": "judge deeper", "said": sentence} | figures]
 
 
 def _paired_gain(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, float, float]:
-    """Mean gain over pairs of one seed and its 95 % interval by Student's t; NaN if there are too few."""
-    means = [side.group_by("seed").aggregate([("value", "mean")]) for side in (own, other)]
-    paired = means[0].join(means[1], "seed", right_suffix="_other", join_type="inner").sort_by("seed")
-    if not paired.num_rows:  # without seeds there is nothing to pair
-        gap = float(np.mean(other["value"].to_numpy()) - np.mean(own["value"].to_numpy()))
-        return (-gap if measure in FALLING else gap), float("nan"), float("nan")
-    gaps = paired["value_mean_other"].to_numpy() - paired["value_mean"].to_numpy()
-    gaps = -gaps if measure in FALLING else gaps
-    if len(gaps) == 1:
-        return float(gaps[0]), float("nan"), float("nan")
-    half = float(stdtrit(len(gaps) - 1, 0.975) * gaps.std(ddof=1) / np.sqrt(len(gaps)))
-    return float(gaps.mean()), float(gaps.mean() - half), float(gaps.mean() + half)
+    """Mean gain of the other rows over the own ones and its 95 % interval by Student's t, paired by seed.
+
+    Above 0 if the other rows are better, also for measures of which less is better. The ends are NaN if fewer than two
+    seeds occur on both sides.
+    """
+    own_means, other_means = (side.group_by("seed").aggregate([("value", "mean")]) for side in (own, other))
+    paired = own_means.join(other_means, "seed", right_suffix="_other", join_type="inner").sort_by("seed")
+    if not paired.num_rows:  # without common seeds there is nothing to pair
+        difference = float(np.mean(other["value"].to_numpy()) - np.mean(own["value"].to_numpy()))
+        return (-difference if measure in FALLING else difference), float("nan"), float("nan")
+    differences = paired["value_mean_other"].to_numpy() - paired["value_mean"].to_numpy()
+    gains = -differences if measure in FALLING else differences
+    if len(gains) == 1:
+        return float(gains[0]), float("nan"), float("nan")
+    half_width = float(stdtrit(len(gains) - 1, 0.975) * gains.std(ddof=1) / np.sqrt(len(gains)))
+    return float(gains.mean()), float(gains.mean() - half_width), float(gains.mean() + half_width)
 
 
-def _gain(gain: tuple[float, float, float]) -> Row:
+def _gain_columns(gain: tuple[float, float, float]) -> Row:
+    """Columns of `law_plan` for a gain and its interval; NaN becomes null."""
     names = ("gain", "gain_low", "gain_high")
     return {name: value if np.isfinite(value) else None for name, value in zip(names, gain, strict=True)}

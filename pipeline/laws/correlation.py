@@ -16,17 +16,19 @@ from darklode.pipeline.base.types import Doubles
 from darklode.schemas.law_tables import LAW_CORRELATIONS
 
 MIN_ENCODERS = 4
-"""Minimum number of encoders for a coefficient."""
+"""Minimum number of encoders for a coefficient; with fewer, its interval would span nearly all values."""
 
 ALL_SOURCES = "all sources"
+"""Value of `source` for the coefficient over all label sources."""
 
 RESAMPLES = 2000
 """Bootstrap resamples; cheap, because the coefficient is computed from sums."""
 
 TINY = 1e-15
-"""Spread below which a side counts as constant."""
+"""Geometric mean of both sums of squares below which a side counts as constant; rounding errors are of this size."""
 
-# An encoder that learned from nothing is one, whoever's labels and whichever seed.
+# Pairs of entropy and another measure of the same trained encoder. At size 0 the encoder is untrained and thus the same
+# for all seeds, so its values are averaged without the seed.
 POINT_PAIRS = """
     WITH cells AS (
         SELECT CASE WHEN size > 0 THEN seed END AS seed, source, size, parameters, measure,
@@ -43,12 +45,21 @@ POINT_PAIRS = """
 
 
 def correlations(tables: Tables, seed: int) -> pa.Table:
-    """Pearson's coefficient of entropy and each other measure, per source and over all sources; rows of the table."""
+    """Pearson's coefficient of entropy and each other measure, per source and over all sources.
+
+    Args:
+        tables: holds `law_points`.
+        seed: seed of the bootstrap intervals.
+
+    Returns:
+        The table `law_correlations`.
+    """
     rows = tables.sql(POINT_PAIRS)
-    kinds = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
-    measure_sources = sorted(zip(kinds["measure"].to_pylist(), kinds["source"].to_pylist(), strict=True))
-    names = [measure for measure, _ in measure_sources]
-    keys = [*measure_sources, *((measure, ALL_SOURCES) for measure in set(names) if names.count(measure) > 1)]
+    distinct = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
+    measure_sources = sorted(zip(distinct["measure"].to_pylist(), distinct["source"].to_pylist(), strict=True))
+    measures = [measure for measure, _ in measure_sources]
+    with_several_sources = {measure for measure in measures if measures.count(measure) > 1}
+    keys = [*measure_sources, *((measure, ALL_SOURCES) for measure in with_several_sources)]
     rows_out = []
     for measure, source in sorted(keys):
         in_measure = pc.equal(rows["measure"], measure)

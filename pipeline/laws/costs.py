@@ -1,4 +1,8 @@
-"""Measured costs of labels: judge calls and tokens by pool depth, reviewers' minutes, and encoder speed."""
+"""Measured costs of labels: judge calls and tokens by pool depth, reviewers' minutes, and encoder speed.
+
+Costs are measured from *judged builds*: runs in which a judge gave a verdict on each pooled (query, chunk) pair. A
+*labelled query* is a query with such verdicts; a *positive* is a pair that the judge found relevant.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,15 @@ from darklode.pipeline.validate.review.journal import AnswerJournal
 from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS
 
 RESAMPLES = 1000
+"""Bootstrap resamples per interval. Cheap, because every statistic is a ratio of column sums."""
 
 MAX_PAUSE = 300.0
-"""Pauses between two answers that are longer than this (seconds) are not counted as work."""
+"""Longest time between two answers, in seconds, that counts as work; a longer pause is a break and is left out."""
 
 JUDGED = ("pool", "verdicts", "rankings", "qrels", "queries")
+"""Tables of a judged build."""
+
+# Totals of one build. `counted` is the number of verdicts with recorded tokens; 0 means that the judge reports none.
 
 TOKENS = """
     SELECT count(*) AS calls, count(DISTINCT (tenant, query_id)) AS queries, count(*) FILTER (relevant) AS positives,
@@ -28,7 +36,8 @@ TOKENS = """
     FROM verdicts
 """
 
-# Band b holds the best ranks above 2^(b-1), up to 2^b.
+# Calls and positives of each query by depth band: band b holds the chunks whose best rank over all retrievers is above
+# 2^(b-1) and at most 2^b. Subtracting 1e-9 keeps a rank of exactly 2^b in band b, whatever log2 rounds to.
 DEPTHS = """
     SELECT dense_rank() OVER (ORDER BY tenant, query_id) - 1 AS query,
            CAST(ceil(log2(best_rank) - 1e-9) AS INTEGER) AS band, count(*) AS calls,
@@ -37,6 +46,7 @@ DEPTHS = """
     GROUP BY tenant, query_id, band ORDER BY query, band
 """
 
+# Pairs that doubling the judged depth (the parameter) would add: ranked within it by any retriever, but not yet pooled.
 BELOW = """
     SELECT count(*) AS calls, max(rank) AS deepest FROM (
         SELECT tenant, query_id, chunk_id, min(rank) AS rank FROM rankings
@@ -47,11 +57,11 @@ BELOW = """
 
 @dataclass(frozen=True)
 class JudgedRun:
-    """A build with recorded judging costs.
+    """A build whose judge calls are recorded.
 
     Attributes:
-        run: its folder.
-        prices: per million prompt tokens and per million completion tokens.
+        run: the run folder of the build.
+        prices: the judge's price of a million prompt tokens and of a million completion tokens; both 0 if unknown.
     """
 
     run: Run
@@ -60,14 +70,14 @@ class JudgedRun:
 
 @dataclass(frozen=True)
 class ModelCost:
-    """Measured cost of a grid's encoder.
+    """Measured cost of training one encoder of a grid and encoding the corpus with it.
 
     Attributes:
-        name: as configured.
-        parameters: without embeddings.
-        texts: texts of the corpus.
+        name: the encoder's configured name.
+        parameters: number of parameters without the embedding matrix.
+        texts: number of texts in the corpus.
         texts_per_second: measured encoding speed.
-        seconds: training time at the largest size.
+        seconds: training time of the grid point with the most labelled queries.
     """
 
     name: str
@@ -84,15 +94,15 @@ class ModelCost:
 
 @dataclass(frozen=True)
 class MeasuredCosts:
-    """Known costs.
+    """All costs that could be measured; what could not is None or empty.
 
     Attributes:
-        costs: rows of `law_costs`.
-        depths: rows of `depth_costs`.
-        per_query: the judge's price of a labelled query; None if unknown.
-        per_call: the judge's price of a call.
+        costs: rows of `law_costs`, one per measured figure.
+        depths: rows of `depth_costs`, from the best ranks to the deepest: judged bands, then what lies below them.
+        per_query: the judge's price of a labelled query; None if its tokens or prices are unknown.
+        per_call: the judge's price of one call; None if `per_query` is.
         minutes: reviewer minutes per labelled query; None without reviews.
-        models: encoders of the grid, by parameters.
+        models: measured encoders of the grid.
     """
 
     costs: list[Row] = field(default_factory=list)
@@ -103,134 +113,180 @@ class MeasuredCosts:
     models: tuple[ModelCost, ...] = ()
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
+        """The tables `law_costs` and `depth_costs`."""
         costs = pa.Table.from_pylist(self.costs, schema=LAW_COSTS.schema)
         return costs, pa.Table.from_pylist(self.depths, schema=DEPTH_COSTS.schema)
 
 
 def measured_costs(judged: Sequence[JudgedRun], models: Sequence[ModelCost], seed: int) -> MeasuredCosts:
-    """Collect the measured costs of builds and of a grid's encoders (either may be empty); `seed` is for resampling."""
-    rows = [row for model in models for row in _model_rows(model)]
-    totals = [model.run.tables("verdicts").sql(TOKENS).to_pylist()[0] for model in judged]
-    queries, calls = (sum(row[name] for row in totals) for name in ("queries", "calls"))
-    if not queries:
-        return MeasuredCosts(rows, models=tuple(models))
-    per_query = _price(judged, totals, queries)
-    minutes, of_people = _minutes(judged, calls / queries, seed)
-    depth_rows, bands = _depths(judged, seed)
-    rows = [*_calls(totals, depth_rows, seed), *_price_rows(per_query), *of_people, *rows]
-    per_call = None if per_query is None else per_query * queries / calls
-    return MeasuredCosts(rows, bands, per_query, per_call, minutes, tuple(models))
+    """Collect the measured costs of judged builds and of a grid's encoders.
+
+    Args:
+        judged: the judged builds; may be empty.
+        models: the encoders; may be empty.
+        seed: seed of the bootstrap intervals.
+    """
+    model_rows = [row for model in models for row in _model_rows(model)]
+    totals = [build.run.tables("verdicts").sql(TOKENS).to_pylist()[0] for build in judged]
+    n_queries, n_calls = (sum(row[name] for row in totals) for name in ("queries", "calls"))
+    if not n_queries:
+        return MeasuredCosts(model_rows, models=tuple(models))
+    price_per_query = _price_per_query(judged, totals, n_queries)
+    minutes_per_query, reviewer_rows = _reviewer_minutes(judged, n_calls / n_queries, seed)
+    band_counts, depth_rows = _depth_costs(judged, seed)
+    call_rows = _call_rows(totals, band_counts, seed)
+    cost_rows = [*call_rows, *_price_rows(price_per_query), *reviewer_rows, *model_rows]
+    price_per_call = None if price_per_query is None else price_per_query * n_queries / n_calls
+    return MeasuredCosts(cost_rows, depth_rows, price_per_query, price_per_call, minutes_per_query, tuple(models))
 
 
-def _cost(item: str, value: float, basis: str, ends: tuple[float, float] | None = None) -> Row:
-    low, high = ends or (None, None)
+def _cost_row(item: str, value: float, basis: str, confidence_interval: tuple[float, float] | None = None) -> Row:
+    """A row of `law_costs`; `basis` is a sentence fragment that says what the value was measured from."""
+    low, high = confidence_interval or (None, None)
     return {"item": item, "value": float(value), "low": low, "high": high, "basis": basis}
 
 
-def _price(judged: Sequence[JudgedRun], totals: Sequence[Row], queries: int) -> float | None:
-    """Price of a labelled query; None unless tokens and prices of all builds are known."""
-    if not all(any(judged_run.prices) and row["counted"] for judged_run, row in zip(judged, totals, strict=True)):
+def _price_per_query(judged: Sequence[JudgedRun], totals: Sequence[Row], queries: int) -> float | None:
+    """The judge's price of a labelled query; None unless tokens and prices of all builds are known."""
+    builds_with_totals = list(zip(judged, totals, strict=True))
+    if not all(any(build.prices) and row["counted"] for build, row in builds_with_totals):
         return None
-    spent = [
-        (row["prompt_tokens"] * judged_run.prices[0] + (row["completion_tokens"] or 0) * judged_run.prices[1]) / 1e6
-        for judged_run, row in zip(judged, totals, strict=True)
+    money_spent = [
+        (row["prompt_tokens"] * build.prices[0] + (row["completion_tokens"] or 0) * build.prices[1]) / 1e6
+        for build, row in builds_with_totals
     ]
-    return float(sum(spent) / queries)
+    return float(sum(money_spent) / queries)
 
 
 def _price_rows(per_query: float | None) -> list[Row]:
+    """The row of `law_costs` for the judge's price; no row if the price is unknown."""
     basis = "the verdicts' tokens at the judge's prices"
-    return [] if per_query is None else [_cost("price of a labelled query by the judge", per_query, basis)]
+    return [] if per_query is None else [_cost_row("price of a labelled query by the judge", per_query, basis)]
 
 
-def _calls(totals: Sequence[Row], by_query: Doubles, seed: int) -> list[Row]:
-    """Calls per query and per positive."""
-    queries, calls, positives = (sum(row[name] for row in totals) for name in ("queries", "calls", "positives"))
-    rows = [_cost("calls for a query", calls / queries, f"{calls:,} verdicts on {queries:,} queries")]
-    if positives:
-        sums = np.column_stack([by_query[..., 0].sum(axis=1), by_query[..., 1].sum(axis=1)])
-        low, high = interval(sums, lambda sample: sample[..., 0] / sample[..., 1], RESAMPLES, seed)
-        ends = (float(low), float(high))
-        rows.append(_cost("calls for a positive", calls / positives, f"{positives:,} of them relevant", ends))
+def _call_rows(totals: Sequence[Row], band_counts: Doubles, seed: int) -> list[Row]:
+    """Rows of `law_costs` for the judge calls per query and per positive.
+
+    Args:
+        totals: one row of `TOKENS` per build.
+        band_counts: calls and positives per query and depth band, shape (n_queries, n_bands, 2).
+        seed: seed of the bootstrap interval.
+    """
+    n_queries, n_calls, n_positives = (sum(row[name] for row in totals) for name in ("queries", "calls", "positives"))
+    rows = [_cost_row("calls for a query", n_calls / n_queries, f"{n_calls:,} verdicts on {n_queries:,} queries")]
+    if n_positives:
+        calls_and_positives = np.column_stack([band_counts[..., 0].sum(axis=1), band_counts[..., 1].sum(axis=1)])
+        low, high = interval(calls_and_positives, lambda sums: sums[..., 0] / sums[..., 1], RESAMPLES, seed)
+        basis = f"{n_positives:,} of them relevant"
+        rows.append(_cost_row("calls for a positive", n_calls / n_positives, basis, (float(low), float(high))))
     return rows
 
 
-def _minutes(judged: Sequence[JudgedRun], pairs: float, seed: int) -> tuple[float | None, list[Row]]:
-    """Reviewer minutes per labelled query: mean time between two answers times the pairs per query."""
-    gaps = np.concatenate([_gaps(judged_run.run) for judged_run in judged])
+def _reviewer_minutes(judged: Sequence[JudgedRun], pairs_per_query: float, seed: int) -> tuple[float | None, list[Row]]:
+    """Reviewer minutes per labelled query and the rows of `law_costs` about them; None and no rows without reviews.
+
+    The estimate is the mean time between two answers times the number of pairs to answer per query.
+    """
+    gaps = np.concatenate([_seconds_between_answers(build.run) for build in judged])
     if len(gaps) < 2:
         return None, []
-    sums = np.column_stack([gaps, np.ones(len(gaps))])
-    low, high = interval(sums, lambda judged_run: judged_run[..., 0] / judged_run[..., 1] / 60, RESAMPLES, seed)
-    each, basis = (
-        float(gaps.mean() / 60),
-        f"{len(gaps):,} answers of the review, pauses above {MAX_PAUSE / 60:g} minutes left out",
-    )
-    rows = [_cost("a person's minutes for a pair", each, basis, (float(low), float(high)))]
-    return each * pairs, [*rows, _cost("a person's minutes for a query", each * pairs, f"{pairs:.1f} pairs each")]
+    seconds_and_count = np.column_stack([gaps, np.ones(len(gaps))])
+    low, high = interval(seconds_and_count, lambda sums: sums[..., 0] / sums[..., 1] / 60, RESAMPLES, seed)
+    minutes_per_pair = float(gaps.mean() / 60)
+    minutes_per_query = minutes_per_pair * pairs_per_query
+    basis = f"{len(gaps):,} answers of the review, pauses above {MAX_PAUSE / 60:g} minutes left out"
+    return minutes_per_query, [
+        _cost_row("a person's minutes for a pair", minutes_per_pair, basis, (float(low), float(high))),
+        _cost_row("a person's minutes for a query", minutes_per_query, f"{pairs_per_query:.1f} pairs each"),
+    ]
 
 
-def _gaps(run: Run) -> Doubles:
-    """Seconds between a reviewer's consecutive answers."""
+def _seconds_between_answers(run: Run) -> Doubles:
+    """Seconds between consecutive answers of the same reviewer, without withdrawn answers and breaks."""
     answers = [answer for answer in AnswerJournal(run.store).read() if not answer.undone]
     reviewers = np.array([answer.reviewer for answer in answers], dtype=object)
-    when = np.array([answer.answered_at.timestamp() for answer in answers])
-    order = np.lexsort((when, reviewers.astype(str)))
-    seconds, same = np.diff(when[order]), reviewers[order][1:] == reviewers[order][:-1]
-    return np.asarray(seconds[same & (seconds <= MAX_PAUSE)])
+    timestamps = np.array([answer.answered_at.timestamp() for answer in answers])
+    order = np.lexsort((timestamps, reviewers.astype(str)))
+    gaps = np.diff(timestamps[order])
+    is_same_reviewer = reviewers[order][1:] == reviewers[order][:-1]
+    return np.asarray(gaps[is_same_reviewer & (gaps <= MAX_PAUSE)])
 
 
-def _depths(judged: Sequence[JudgedRun], seed: int) -> tuple[Doubles, list[Row]]:
-    """Calls and positives per query and depth band, shape (n_queries, n_bands, 2), and rows of `depth_costs`."""
-    tables = [judged_run.run.tables("verdicts", "pool").sql(DEPTHS) for judged_run in judged]
-    counts = [
-        _count_matrix(table, max(int(judged_run["band"].to_numpy().max()) for judged_run in tables) + 1)
-        for table in tables
-    ]
-    by_query, deepest = (
-        np.concatenate(counts),
-        max(int(judged_run["deepest"].to_numpy().max()) for judged_run in tables),
-    )
-    total = by_query.sum(axis=0)
+def _depth_costs(judged: Sequence[JudgedRun], seed: int) -> tuple[Doubles, list[Row]]:
+    """Calls and positives per query and depth band, shape (n_queries, n_bands, 2), and the rows of `depth_costs`."""
+    band_tables = [build.run.tables("verdicts", "pool").sql(DEPTHS) for build in judged]
+    n_bands = max(int(table["band"].to_numpy().max()) for table in band_tables) + 1
+    band_counts = np.concatenate([_count_matrix(table, n_bands) for table in band_tables])
+    deepest_rank = max(int(table["deepest"].to_numpy().max()) for table in band_tables)
 
-    def rate(sums: Doubles) -> Doubles:
+    def positives_per_call(sums: Doubles) -> Doubles:
+        # Columns alternate between calls and positives. A band without calls gives 0/0, so NaN.
         with np.errstate(invalid="ignore"):
             return np.asarray(sums[..., 1::2] / sums[..., ::2])
 
-    low, high = interval(by_query.reshape(len(by_query), -1), rate, RESAMPLES, seed)
+    # The interval is that of positives per call, inverted below: calls per positive are infinite in a resample without
+    # a positive.
+    low, high = interval(band_counts.reshape(len(band_counts), -1), positives_per_call, RESAMPLES, seed)
     rows = []
-    for band, (calls, positives) in enumerate(total.astype(int).tolist()):
-        if calls:
-            ranks = {"from_rank": 2 ** (band - 1) + 1 if band else 1, "to_rank": min(2**band, deepest)}
-            ends = {"low": _inverse(high[band]), "high": _inverse(low[band])}
-            each = {"calls_per_positive": calls / positives if positives else None}
-            rows.append(ranks | {"judged": True, "calls": calls, "positives": positives} | each | ends)
-    return by_query, [*rows, *_deeper_rows(judged, deepest, rows[-1])]
+    for band, (n_calls, n_positives) in enumerate(band_counts.sum(axis=0).astype(int).tolist()):
+        if n_calls:
+            rows.append(
+                {
+                    "from_rank": 2 ** (band - 1) + 1 if band else 1,
+                    "to_rank": min(2**band, deepest_rank),
+                    "judged": True,
+                    "calls": n_calls,
+                    "positives": n_positives,
+                    "calls_per_positive": n_calls / n_positives if n_positives else None,
+                    "low": _reciprocal(high[band]),
+                    "high": _reciprocal(low[band]),
+                }
+            )
+    return band_counts, [*rows, *_deeper_rows(judged, deepest_rank, rows[-1])]
 
 
-def _count_matrix(table: pa.Table, bands: int) -> Doubles:
-    query, band = table["query"].to_numpy(), table["band"].to_numpy()
-    out = np.zeros((int(query.max()) + 1, bands, 2))
-    out[query, band, 0], out[query, band, 1] = table["calls"].to_numpy(), table["positives"].to_numpy()
-    return out
+def _count_matrix(table: pa.Table, n_bands: int) -> Doubles:
+    """Calls and positives of one build's rows of `DEPTHS`, shape (n_queries, n_bands, 2)."""
+    query_index = table["query"].to_numpy()
+    band = table["band"].to_numpy()
+    counts = np.zeros((int(query_index.max()) + 1, n_bands, 2))
+    counts[query_index, band, 0] = table["calls"].to_numpy()
+    counts[query_index, band, 1] = table["positives"].to_numpy()
+    return counts
 
 
-def _deeper_rows(judged: Sequence[JudgedRun], deepest: int, last: Row) -> list[Row]:
-    """What one more doubling of the depth would add: its calls, and a lower bound of the calls per positive."""
-    rows = [judged_run.run.tables("rankings", "pool").sql(BELOW, [deepest]).to_pylist()[0] for judged_run in judged]
-    calls = sum(row["calls"] for row in rows)
-    if not calls:
+def _deeper_rows(judged: Sequence[JudgedRun], deepest_rank: int, deepest_band: Row) -> list[Row]:
+    """The row of `depth_costs` for doubling the judged depth; no row if no retriever ranked anything there.
+
+    Its calls per positive are those of the deepest judged band: a lower bound, as positives get rarer with depth.
+    """
+    unjudged = [build.run.tables("rankings", "pool").sql(BELOW, [deepest_rank]).to_pylist()[0] for build in judged]
+    n_calls = sum(row["calls"] for row in unjudged)
+    if not n_calls:
         return []
-    ranks = {"from_rank": deepest + 1, "to_rank": max(row["deepest"] for row in rows if row["calls"])}
-    each = {name: last[name] for name in ("calls_per_positive", "low", "high")}
-    return [ranks | {"judged": False, "calls": calls, "positives": None} | each]
+    return [
+        {
+            "from_rank": deepest_rank + 1,
+            "to_rank": max(row["deepest"] for row in unjudged if row["calls"]),
+            "judged": False,
+            "calls": n_calls,
+            "positives": None,
+            "calls_per_positive": deepest_band["calls_per_positive"],
+            "low": deepest_band["low"],
+            "high": deepest_band["high"],
+        }
+    ]
 
 
-def _inverse(rate: float) -> float | None:
+def _reciprocal(rate: float) -> float | None:
+    """Calls per positive from positives per call; None, for unbounded, if the rate is 0 or unknown."""
     return float(1 / rate) if rate > 0 else None
 
 
 def _model_rows(model: ModelCost) -> list[Row]:
-    rate, hours = f"texts a second of {model.name}", f"hours of {model.name}"
-    basis = f"training once and encoding {model.texts:,} texts"
-    return [_cost(rate, model.texts_per_second, "measured by the grid"), _cost(hours, model.hours, basis)]
+    """Rows of `law_costs` for an encoder's speed and its hours of training and encoding."""
+    hours_basis = f"training once and encoding {model.texts:,} texts"
+    return [
+        _cost_row(f"texts a second of {model.name}", model.texts_per_second, "measured by the grid"),
+        _cost_row(f"hours of {model.name}", model.hours, hours_basis),
+    ]

@@ -1,4 +1,6 @@
-"""Fit a form by Huber loss on log residuals, summed, from a grid of starts (Hoffmann et al. 2022, approach 3).
+"""Fit a form by summed Huber loss of log residuals, from a grid of starts (Hoffmann et al. 2022, approach 3).
+
+A *start* is a vector of initial coordinates; see `functional_forms` for coordinates and constants.
 
 The loss is summed, not averaged, so that no optimizer tolerance ends the search early; averaging did that in one paper
 (Besiroglu et al. 2024). Constants keep full precision, because rounded ones predict other values.
@@ -15,19 +17,21 @@ from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws.functional_forms import CONSTANT, DataScale, FunctionalForm, LawPoints
 
 HUBER = 1e-3
-"""Where the loss turns from quadratic to linear, in log units."""
+"""Residual at which the Huber loss turns from quadratic to linear, in log units; the value of Hoffmann et al. 2022. So
+small that nearly all residuals count linearly: a few outliers do not bend the curve.
+"""
 
 FIRST_TOLERANCE, FINAL_TOLERANCE = 1e-8, 1e-12
-"""Optimizer tolerances of the first pass and of the final pass."""
+"""Optimizer tolerances of the first pass over all starts, and of the final pass over the best ones."""
 
 FIRST_EVALUATIONS, N_REFINED, FINAL_EVALUATIONS = 40, 6, 300
-"""Evaluations per start in the first pass, number of starts kept, and evaluations per kept start."""
+"""Maximum evaluations per start in the first pass, number of starts kept, and maximum evaluations per kept start."""
 
 SAME_OPTIMUM = 1e-3
 """Relative tolerance within which another start counts as the same optimum."""
 
 MIN_DISTANCE = 1e-6
-"""Lower bound of the mean distance: exact data cannot rank forms by likelihood."""
+"""Lower bound of the mean absolute residual, in log units. On exact data it would be 0 and AICc −∞ for every form."""
 
 STEP = 1e-6
 """Relative step of numerical derivatives, and distance that starts keep from the bounds."""
@@ -35,16 +39,16 @@ STEP = 1e-6
 
 @dataclass(frozen=True)
 class Fit:
-    """The best constants of a form.
+    """The best constants of a form for a set of points.
 
     Attributes:
         form: the functional form.
-        at: its coordinates.
-        frame: scale of the points.
+        at: the best search coordinates, shape (n_constants,).
+        frame: scale of the points, to which the coordinates are relative.
         points: the fitted points.
-        loss: summed.
+        loss: summed Huber loss of the log residuals, in units of `HUBER`.
         starts: number of starts.
-        n_optima: number of starts that end at the best loss.
+        n_optima: number of starts that end at the best loss; few of many hint at a loss with many local optima.
     """
 
     form: FunctionalForm
@@ -57,43 +61,53 @@ class Fit:
 
     @property
     def constants(self) -> dict[str, float]:
-        """The constants in full precision."""
+        """The reported constants by name, in full precision."""
         return dict(zip(self.form.constants, self.form.to_constants(self.at, self.frame).tolist(), strict=True))
 
     @property
     def residuals(self) -> Doubles:
-        """Log of predicted over measured."""
+        """Log of predicted over measured loss, shape (n_points,)."""
         return self.form.log_value(self.at, self.frame, self.points) - np.log(self.points.value)
 
     def predict(self, points: LawPoints) -> Doubles:
-        """Predicted loss at places."""
+        """Predicted loss at places, shape (n_places,)."""
         return np.exp(self.form.log_value(self.at, self.frame, points))
 
     @property
     def r2(self) -> float:
         """Share of variance explained; descriptive only, it decides nothing."""
         value = self.points.value
-        spread = ((value - value.mean()) ** 2).sum()
-        return float(1 - ((self.predict(self.points) - value) ** 2).sum() / spread) if spread else float("nan")
+        total_squares = ((value - value.mean()) ** 2).sum()
+        if not total_squares:
+            return float("nan")
+        return float(1 - ((self.predict(self.points) - value) ** 2).sum() / total_squares)
 
     @property
     def aicc(self) -> float:
         """AICc (Hurvich and Tsai 1989) for Laplace-distributed residuals; inf for too few points."""
-        n, count = len(self.points), self.form.count + 1
-        if n <= count + 1:
+        n = len(self.points)
+        n_estimated = self.form.count + 1  # the noise's scale, too
+        if n <= n_estimated + 1:
             return float("inf")
-        spread = max(float(np.abs(self.residuals).mean()), MIN_DISTANCE)
-        return 2 * n * (float(np.log(2 * spread)) + 1) + 2 * count + 2 * count * (count + 1) / (n - count - 1)
+        noise_scale = max(float(np.abs(self.residuals).mean()), MIN_DISTANCE)
+        correction = 2 * n_estimated * (n_estimated + 1) / (n - n_estimated - 1)
+        return 2 * n * (float(np.log(2 * noise_scale)) + 1) + 2 * n_estimated + correction
 
     def covariance(self) -> Doubles:
-        """Covariance of the constants from the curvature at the optimum; NaN without more points than constants."""
+        """Covariance of the reported constants, shape (n_constants, n_constants).
+
+        From the curvature at the optimum in coordinates, carried over to the constants by the delta method. NaN if
+        there are no more points than constants.
+        """
         n, count = len(self.points), self.form.count
         if n <= count:
             return np.full((count, count), np.nan)
-        bend = _slopes(lambda at: self.form.log_value(at, self.frame, self.points), self.at, self.form, self.frame)
-        turn = _slopes(lambda at: self.form.to_constants(at, self.frame), self.at, self.form, self.frame)
-        spread = (self.residuals**2).sum() / (n - count)
-        return np.asarray(turn @ np.linalg.pinv(bend.T @ bend) @ turn.T * spread)
+        form, frame = self.form, self.frame
+        jacobian = _jacobian(lambda at: form.log_value(at, frame, self.points), self.at, form, frame)
+        constants_jacobian = _jacobian(lambda at: form.to_constants(at, frame), self.at, form, frame)
+        residual_variance = (self.residuals**2).sum() / (n - count)
+        inverse_curvature = np.linalg.pinv(jacobian.T @ jacobian)
+        return np.asarray(constants_jacobian @ inverse_curvature @ constants_jacobian.T * residual_variance)
 
 
 def fit(form: FunctionalForm, points: LawPoints, starts: Doubles | None = None) -> Fit:
@@ -101,40 +115,45 @@ def fit(form: FunctionalForm, points: LawPoints, starts: Doubles | None = None) 
 
     Args:
         form: the functional form.
-        points: all with values above 0.
-        starts: coordinates near the optimum; None: the form's grid, of which the best are refined.
+        points: the points to fit, all with losses above 0.
+        starts: coordinates near the optimum, shape (n_starts, n_constants), which are searched once; None for the
+            form's own grid of starts, of which the best are refined.
     """
-    frame, logs = DataScale.from_points(points), np.log(points.value)
+    frame = DataScale.from_points(points)
+    log_losses = np.log(points.value)
     low, high = form.limits(frame)
-    begun = form.starts(frame) if starts is None else np.clip(starts, low, high)
-    if form is CONSTANT:
-        return _build_fit(form, [np.array([np.exp(np.median(logs))])], points, frame)
+    initial_coordinates = form.starts(frame) if starts is None else np.clip(starts, low, high)
+    if form is CONSTANT:  # the median minimizes absolute log residuals, so no search is needed
+        return _build_fit(form, [np.array([np.exp(np.median(log_losses))])], points, frame)
 
-    def residuals(at: Doubles) -> Doubles:
-        return (form.log_value(at, frame, points) - logs) / HUBER
+    def scaled_residuals(at: Doubles) -> Doubles:
+        return (form.log_value(at, frame, points) - log_losses) / HUBER
 
-    inner = low + STEP * (high - low), high - STEP * (high - low)
+    # A start on a bound would leave the optimizer no room for its first step.
+    margin = STEP * (high - low)
+    inner_low, inner_high = low + margin, high - margin
 
     def search(start: Doubles, max_steps: int, tolerance: float) -> Doubles:
-        tight = {"ftol": tolerance, "xtol": tolerance, "gtol": tolerance, "max_nfev": max_steps}
-        result = least_squares(
-            residuals, np.clip(start, *inner), bounds=(low, high), loss="huber", x_scale="jac", **tight
-        )
+        limits = {"ftol": tolerance, "xtol": tolerance, "gtol": tolerance, "max_nfev": max_steps}
+        inner_start = np.clip(start, inner_low, inner_high)
+        result = least_squares(scaled_residuals, inner_start, bounds=(low, high), loss="huber", x_scale="jac", **limits)
         return np.asarray(result.x)
 
-    ends = [search(start, FIRST_EVALUATIONS, FIRST_TOLERANCE) for start in begun]
-    order = np.argsort([huber(residuals(at) * HUBER) for at in ends], kind="stable")
+    optima = [search(start, FIRST_EVALUATIONS, FIRST_TOLERANCE) for start in initial_coordinates]
+    order = np.argsort([huber(scaled_residuals(optimum) * HUBER) for optimum in optima], kind="stable")
     for index in order[: N_REFINED if starts is None else 0]:
-        ends[index] = search(ends[index], FINAL_EVALUATIONS, FINAL_TOLERANCE)
-    return _build_fit(form, ends, points, frame)
+        optima[index] = search(optima[index], FINAL_EVALUATIONS, FINAL_TOLERANCE)
+    return _build_fit(form, optima, points, frame)
 
 
-def _build_fit(form: FunctionalForm, ends: list[Doubles], points: LawPoints, frame: DataScale) -> Fit:
-    logs = np.log(points.value)
-    losses = np.array([huber(form.log_value(at, frame, points) - logs) for at in ends])
-    best_index = int(np.argmin(losses))
-    is_optimum = losses <= losses[best_index] * (1 + SAME_OPTIMUM) + MIN_DISTANCE
-    return Fit(form, ends[best_index], frame, points, float(losses[best_index]), len(ends), int(is_optimum.sum()))
+def _build_fit(form: FunctionalForm, optima: list[Doubles], points: LawPoints, frame: DataScale) -> Fit:
+    """The fit at the best of the local optima, one per start."""
+    log_losses = np.log(points.value)
+    fit_losses = np.array([huber(form.log_value(optimum, frame, points) - log_losses) for optimum in optima])
+    best_index = int(np.argmin(fit_losses))
+    best_loss = float(fit_losses[best_index])
+    is_best = fit_losses <= fit_losses[best_index] * (1 + SAME_OPTIMUM) + MIN_DISTANCE
+    return Fit(form, optima[best_index], frame, points, best_loss, len(optima), int(is_best.sum()))
 
 
 def huber(residuals: Doubles) -> float:
@@ -143,8 +162,8 @@ def huber(residuals: Doubles) -> float:
     return float(np.where(scaled <= 1, scaled**2 / 2, scaled - 0.5).sum())
 
 
-def _slopes(function: object, at: Doubles, form: FunctionalForm, frame: DataScale) -> Doubles:
-    """Numerical derivatives that stay within the bounds, shape (n, n_constants)."""
+def _jacobian(function: object, at: Doubles, form: FunctionalForm, frame: DataScale) -> Doubles:
+    """Numerical derivatives of a vector function by coordinates, within the bounds, shape (n, n_constants)."""
     assert callable(function)
     low, high = form.limits(frame)
     columns = []

@@ -31,8 +31,10 @@ OF_A_MINED_RUN = ENTROPY_STAGE.reading(*OF_A_LOG)
 """The same stage for a run mined from a log."""
 
 UNMEASURED = "text not searched, query in no split, or no unlabelled text to compare with"
+"""Reason in the funnel for labelled pairs without an entropy."""
 
 RESAMPLES = 2000
+"""Bootstrap resamples per interval; cheap, because a mean is computed from sums per query cluster."""
 
 QUERIES = 1 << 10
 """Queries per block. The vectors of a block are always computed together, because the last bits of a vector can depend
@@ -45,11 +47,11 @@ class EntropySystem:
     """The encoder to measure.
 
     Attributes:
-        name: as given on the command line.
-        base: encodes the texts.
-        encode: encodes the queries; None: the base does.
-        temperature: of the softmax.
-        weights: identity of the adapter, if any.
+        name: the encoder's name as given on the command line.
+        base: encodes the texts, and the queries if `encode` is None.
+        encode: encodes queries to unit vectors, for example with an adapter; None for the base.
+        temperature: temperature of the softmax.
+        weights: identity of the adapter; None without one.
     """
 
     name: str
@@ -61,24 +63,25 @@ class EntropySystem:
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that can change an entropy besides texts and labels."""
-        own = {"name": self.name, "temperature": self.temperature, "adapter": self.weights}
-        return {"system": own | {"base": self.base.identity}}
+        system = {"name": self.name, "temperature": self.temperature, "adapter": self.weights}
+        return {"system": system | {"base": self.base.identity}}
 
     def vectors(self, texts: list[str]) -> Floats:
-        """Unit vectors of queries."""
+        """Unit vectors of queries, shape (n_texts, dimensions)."""
         return self.encode(texts) if self.encode else self.base.queries(texts)
 
 
 @dataclass(frozen=True)
 class EntropyShard:
-    """A tenant's queries from `first` up to but excluding `last`, ordered by id.
+    """A tenant's queries from `first` up to but excluding `last`, ordered by id; measured in any process.
 
     Attributes:
-        source: the run.
-        system: the encoder.
-        tenant: whose pairs.
-        first, last: range of the queries.
-        seed: of the negatives.
+        source: the run with texts, queries and labels.
+        system: the encoder to measure.
+        tenant: the tenant whose pairs are measured.
+        first: number of the first query; a multiple of `QUERIES`.
+        last: number after the last query.
+        seed: seed of the sampled negatives.
     """
 
     source: TrainingSource
@@ -110,36 +113,42 @@ def entropies(
     """Measure every pair labelled as relevant; one unit per tenant.
 
     Args:
-        source: the run.
-        output: `contrastive_entropy` and `contrastive_entropy_means`.
-        system: the encoder.
-        spread: where blocks are computed.
+        source: the run with texts, queries and labels.
+        output: receives `contrastive_entropy` and `contrastive_entropy_means`.
+        system: the encoder to measure.
+        spread: runs the shards, in this process or on other machines.
         tenants: the tenants to measure.
-        seed: of the negatives and the intervals.
+        seed: seed of the sampled negatives and of the bootstrap intervals.
     """
-    bases = {tenant: key_of(source.content(), tenant) for tenant in tenants}
-    missing = [tenant for tenant, basis in bases.items() if not output.is_done(tenant, basis)]
+    fingerprints = {tenant: key_of(source.content(), tenant) for tenant in tenants}
+    missing = [tenant for tenant, fingerprint in fingerprints.items() if not output.is_done(tenant, fingerprint)]
     shards = {tenant: _shards(source, system, tenant, spread, seed) for tenant in missing}
-    results = spread(measure_shard, [shard for own_shards in shards.values() for shard in own_shards])
-    n_measured, pairs = 0, 0
-    for number, (tenant, basis) in enumerate(bases.items()):
+    results = spread(measure_shard, [shard for tenant_shards in shards.values() for shard in tenant_shards])
+    n_measured = 0
+    n_positives = 0
+    for number, (tenant, fingerprint) in enumerate(fingerprints.items()):
         output.progress(number, len(tenants), tenant)
-        with output.unit(tenant, basis) as unit:
+        with output.unit(tenant, fingerprint) as unit:
             if not unit.done:
                 pieces = [piece for _ in shards[tenant] for piece in next(results)]
                 rows = pa.concat_tables([CONTRASTIVE_ENTROPY.empty(), *pieces]).combine_chunks()
                 output.write(CONTRASTIVE_ENTROPY.name, rows)
                 output.write(ENTROPY_MEANS.name, means(rows, seed))
-        pairs += int((source.labels(tenant, (), 0.0)["relevance"].to_numpy() > 0).sum())
+        n_positives += int((source.labels(tenant, (), 0.0)["relevance"].to_numpy() > 0).sum())
         n_measured += output.read_unit(unit, CONTRASTIVE_ENTROPY.name).num_rows
-    lost = {UNMEASURED: pairs - n_measured} if pairs > n_measured else {}
-    output.count(FunnelStep(ENTROPY_STAGE.name, "labelled positives", pairs, "pairs measured", n_measured, lost))
+    dropped = {UNMEASURED: n_positives - n_measured} if n_positives > n_measured else {}
+    output.count(
+        FunnelStep(ENTROPY_STAGE.name, "labelled positives", n_positives, "pairs measured", n_measured, dropped)
+    )
 
 
 def _shards(
     source: TrainingSource, system: EntropySystem, tenant: str, spread: Spread, seed: int
 ) -> list[EntropyShard]:
-    """Shards of whole blocks of a tenant's queries; all cached vectors must exist before."""
+    """Shards of whole blocks of a tenant's queries.
+
+    Encodes texts and, for a base without adapter, queries first, so that all shards read the same cached vectors.
+    """
     base = system.base
     texts = Encoding(source, tenant, base.encoder, base.cache, ENTROPY_STAGE.name)
     prefetch_vectors(texts, _searched_texts(source, tenant)["content_hash"], spread)
@@ -147,8 +156,8 @@ def _shards(
     blocks = range(0, len(query_texts), QUERIES)
     if system.encode is None:
         cache = EmbeddingCache(base.cache.root, base.cache.vector_dtype)
-        lists = (hash_queries(query_texts[n : n + QUERIES].to_pylist()) for n in blocks)
-        ensure_cached(base.model, cache, lists, queries=True)
+        hashed_blocks = (hash_queries(query_texts[first : first + QUERIES].to_pylist()) for first in blocks)
+        ensure_cached(base.model, cache, hashed_blocks, queries=True)
     shards = split_evenly(len(blocks), spread.places)
     return [
         EntropyShard(source, system, tenant, low * QUERIES, min(high * QUERIES, len(query_texts)), seed)
@@ -157,18 +166,19 @@ def _shards(
 
 
 def measure_shard(shard: EntropyShard) -> Pieces:
-    """Rows of `contrastive_entropy`, block by block; see `QUERIES`."""
+    """Yield the rows of `contrastive_entropy` of a shard, a table per block of `QUERIES` queries."""
     frozen = shard.system.base.index_of_texts(_searched_texts(shard.source, shard.tenant))
     queries = _queries(shard.source, shard.tenant).slice(shard.first, shard.last - shard.first).combine_chunks()
     query_set = _query_set(queries, shard.source.labels(shard.tenant, (), 0.0), frozen)
-    query, row = query_set.label_rows(frozen, query_set.labels)
-    labels = query_set.labels.combine_chunks().append_column("position", pa.array(frozen.position_of[row]))
-    order = np.argsort(query, kind="stable")
-    labels, query = labels.take(pa.array(order)), query[order]
+    query_index, text_row = query_set.label_rows(frozen, query_set.labels)
+    labels = query_set.labels.combine_chunks().append_column("position", pa.array(frozen.position_of[text_row]))
+    order = np.argsort(query_index, kind="stable")
+    labels = labels.take(pa.array(order))
+    query_index = query_index[order]
     for first in range(0, queries.num_rows, QUERIES):
-        low, high = np.searchsorted(query, (first, first + QUERIES))
-        shard_pairs = (query[low:high] - first, labels.slice(low, high - low))
-        yield _rows(shard, frozen, queries.slice(first, QUERIES), shard_pairs)
+        low, high = np.searchsorted(query_index, (first, first + QUERIES))
+        block_labels = (query_index[low:high] - first, labels.slice(low, high - low))
+        yield _rows(shard, frozen, queries.slice(first, QUERIES), block_labels)
 
 
 def _searched_texts(source: TrainingSource, tenant: str) -> pa.Table:
@@ -180,22 +190,32 @@ def _queries(source: TrainingSource, tenant: str) -> pa.Table:
 
 
 def _rows(shard: EntropyShard, frozen: FrozenIndex, queries: pa.Table, labelled: tuple[Ints, pa.Table]) -> pa.Table:
-    """Rows of one block, from its labels with their query's index."""
-    (query, labels), system, n = labelled, shard.system, len(frozen)
-    position, right = labels["position"].to_numpy(), labels["relevance"].to_numpy() > 0
-    pairs = (query[right], position[right])
-    sampled = sample_negatives(
-        queries["query_id"].to_pylist(), pairs, Labels.from_pairs(query, position, n), n, shard.seed
-    )
-    measured_labels = labels.filter(pa.array(right)).take(pa.array(np.lexsort((pairs[1], pairs[0]))))
-    about, n_pairs = queries.take(pa.array(sampled.query)), len(sampled.query)
+    """Rows of `contrastive_entropy` of one block.
+
+    Args:
+        shard: the shard of the block.
+        frozen: unit vectors of the texts.
+        queries: the queries of the block.
+        labelled: for each label, the index of its query in the block; and the labels with the column `position`.
+    """
+    system, n_positions = shard.system, len(frozen)
+    query_index, labels = labelled
+    position = labels["position"].to_numpy()
+    is_positive = labels["relevance"].to_numpy() > 0
+    pairs = (query_index[is_positive], position[is_positive])
+    all_labels = Labels.from_pairs(query_index, position, n_positions)
+    sampled = sample_negatives(queries["query_id"].to_pylist(), pairs, all_labels, n_positions, shard.seed)
+    # The same order as in `sampled`: by query, then by position.
+    measured_labels = labels.filter(pa.array(is_positive)).take(pa.array(np.lexsort((pairs[1], pairs[0]))))
+    pair_queries = queries.take(pa.array(sampled.query))
+    n_pairs = len(sampled.query)
     vectors = system.vectors(queries["text"].to_pylist())
     columns = {
         "tenant": pa.repeat(shard.tenant, n_pairs),
-        "query_id": about["query_id"],
+        "query_id": pair_queries["query_id"],
         "text_id": measured_labels["text_id"],
-        "split": about["split"],
-        "group": about["group"],
+        "split": pair_queries["split"],
+        "group": pair_queries["group"],
         "encoder": pa.repeat(system.name, n_pairs),
         "temperature": pa.repeat(system.temperature, n_pairs),
         "negatives": pa.array(sampled.counts, pa.int32()),
@@ -215,21 +235,27 @@ def _query_set(queries: pa.Table, labels: pa.Table, frozen: FrozenIndex) -> Quer
 
 
 def means(rows: pa.Table, seed: int) -> pa.Table:
-    """Mean entropy by split and its 95 % interval over query clusters."""
+    """Mean entropy by split and its 95 % interval over query clusters: rows of `contrastive_entropy_means`.
+
+    Args:
+        rows: rows of `contrastive_entropy` of one tenant.
+        seed: seed of the bootstrap.
+    """
     rows_out = []
     for split in sorted(pc.unique(rows["split"]).to_pylist()):
         split_rows = rows.filter(pc.equal(rows["split"], split)).combine_chunks()
-        values, negatives = split_rows["entropy"].to_numpy(), split_rows["negatives"].to_numpy()
-        group = split_rows["group"].combine_chunks().dictionary_encode().indices.to_numpy()
-        sums = np.column_stack([np.bincount(group, values), np.bincount(group).astype(np.float64)])
-        low, high = interval(sums, lambda counts: counts[..., 0] / counts[..., 1], RESAMPLES, seed)
-        has_interval = len(sums) > 1
+        entropy_values = split_rows["entropy"].to_numpy()
+        negatives = split_rows["negatives"].to_numpy()
+        cluster = split_rows["group"].combine_chunks().dictionary_encode().indices.to_numpy()
+        cluster_sums = np.column_stack([np.bincount(cluster, entropy_values), np.bincount(cluster).astype(np.float64)])
+        low, high = interval(cluster_sums, lambda sums: sums[..., 0] / sums[..., 1], RESAMPLES, seed)
+        has_interval = len(cluster_sums) > 1  # a single cluster cannot be resampled
         rows_out.append(
             {name: split_rows[name][0].as_py() for name in ("tenant", "split", "encoder", "temperature")}
-            | {"mean": float(values.mean()), "low": float(low) if has_interval else None}
+            | {"mean": float(entropy_values.mean()), "low": float(low) if has_interval else None}
             | {"high": float(high) if has_interval else None, "chance": float(np.log1p(negatives).mean())}
             | {
-                "pairs": len(values),
+                "pairs": len(entropy_values),
                 "queries": len(pc.unique(split_rows["query_id"])),
                 "negatives": int(negatives.min()),
             }

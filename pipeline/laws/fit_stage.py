@@ -32,12 +32,16 @@ FIT = Stage(
 )
 
 NEGATIVES = 256
-"""Sampled negatives per positive (Scaling Laws for Dense Retrieval, Eq. 6)."""
+"""W, sampled negatives per positive (Scaling Laws for Dense Retrieval, Eq. 6). Must equal `entropy.NEGATIVES`: another
+value would misplace the plateau.
+"""
 
 CHANCE = {ENTROPY: float(np.log(1 + NEGATIVES))}
-"""Loss of an encoder that knows nothing, by measure."""
+"""Chance loss, by measure: that of an encoder that scores all texts alike. Measures without one have no plateau."""
 
 WITHOUT, ALL = "without the largest", "all"
+"""Values of `fitted_to`: the fits that are tested on the held-out largest points, and an accepted law's final fit."""
+
 RESAMPLES = 100
 """Refits per interval; each is a nonlinear fit, so more would dominate the run time."""
 
@@ -68,15 +72,16 @@ def accepted_laws(tables: Tables) -> dict[LawKey, LawResult]:
 
 
 def _write(output: Output, key_columns: Row, points: LawPoints, result: LawResult, seed: int) -> None:
-    beyond = points.take(result.held_out)
+    """Write the rows of one law to all tables of the stage, each with the law's key columns."""
+    held_out = points.take(result.held_out)
     fits = [(fit, WITHOUT) for fit in result.fits] + ([(result.full_fit, ALL)] if result.full_fit else [])
-    for fit, to in fits:
-        about = key_columns | {"form": fit.form.name, "fitted_to": to}
-        output.write(LAW_FITS.name, _rows(LAW_FITS, [about | _fit_row(fit, result, beyond if to == WITHOUT else None)]))
-        output.write(LAW_CONSTANTS.name, _rows(LAW_CONSTANTS, [about | row for row in _constants(fit)]))
-    output.write(
-        LAW_PREDICTIONS.name, _rows(LAW_PREDICTIONS, [key_columns | row for row in _predictions(result, seed)])
-    )
+    for fit, fitted_to in fits:
+        fit_columns = key_columns | {"form": fit.form.name, "fitted_to": fitted_to}
+        fit_row = _fit_row(fit, result, held_out if fitted_to == WITHOUT else None)
+        output.write(LAW_FITS.name, _rows(LAW_FITS, [fit_columns | fit_row]))
+        output.write(LAW_CONSTANTS.name, _rows(LAW_CONSTANTS, [fit_columns | row for row in _constants(fit)]))
+    predictions = [key_columns | row for row in _predictions(result, seed)]
+    output.write(LAW_PREDICTIONS.name, _rows(LAW_PREDICTIONS, predictions))
     counts = {"points": len(points), "held_out": int(result.held_out.sum()), "near_chance": int(result.plateau.sum())}
     verdict = {"verdict": result.verdict, "reason": result.reason, "claimed": result.claimed}
     errors = {"held_out_error": _finite_or_none(result.error), "naive_error": _finite_or_none(result.naive)}
@@ -84,7 +89,8 @@ def _write(output: Output, key_columns: Row, points: LawPoints, result: LawResul
     output.write(LAW_VERDICTS.name, _rows(LAW_VERDICTS, [key_columns | verdict | form | errors | counts]))
 
 
-def _fit_row(fit: Fit, result: LawResult, beyond: LawPoints | None) -> Row:
+def _fit_row(fit: Fit, result: LawResult, held_out: LawPoints | None) -> Row:
+    """Columns of `law_fits` for a fit; `held_out` is None for a fit that has used these points."""
     return {
         "chosen": result.chosen is not None and fit.form is result.chosen.form,
         "points": len(fit.points),
@@ -94,64 +100,81 @@ def _fit_row(fit: Fit, result: LawResult, beyond: LawPoints | None) -> Row:
         "reached": fit.n_optima,
         "aicc": _finite_or_none(fit.aicc),
         "r2": _finite_or_none(fit.r2),
-        "held_out_error": None if beyond is None else _finite_or_none(prediction_error(fit, beyond)),
+        "held_out_error": None if held_out is None else _finite_or_none(prediction_error(fit, held_out)),
         "degenerate": "; ".join(fit.form.bounds_hit(fit.at, fit.frame)) or None,
     }
 
 
 def _constants(fit: Fit) -> list[Row]:
-    spread = fit.covariance()
-    has_intervals = not np.isnan(spread).any()
+    """Columns of `law_constants`, a row per constant; errors are null if the fit has too few points for them."""
+    covariance = fit.covariance()
+    has_covariance = not np.isnan(covariance).any()
     return [
         {
             "constant": name,
             "value": value,
-            "standard_error": float(np.sqrt(max(spread[index, index], 0.0))) if has_intervals else None,
-            "covariance": spread[index].tolist() if has_intervals else None,
+            "standard_error": float(np.sqrt(max(covariance[index, index], 0.0))) if has_covariance else None,
+            "covariance": covariance[index].tolist() if has_covariance else None,
         }
         for index, (name, value) in enumerate(fit.constants.items())
     ]
 
 
 def _predictions(result: LawResult, seed: int) -> list[Row]:
-    """Predictions at each place and, for an accepted law, at extrapolated sizes."""
+    """Columns of `law_predictions`: by the chosen fit, and by an accepted law's final fit, which is extrapolated."""
     if result.chosen is None or result.ends is None:
         return []
-    part = np.where(result.plateau_of_places, "near to chance", np.where(result.held_places, "held out", "fitted"))
-    rows = _prediction_rows(result.chosen, result.places, result.ends, WITHOUT, list(part), result.mean_loss.tolist())
+    parts = np.where(result.plateau_of_places, "near to chance", np.where(result.held_places, "held out", "fitted"))
+    rows = _prediction_rows(result.chosen, result.places, result.ends, WITHOUT, list(parts), result.mean_loss.tolist())
     if result.full_fit is not None:
-        places, extra = _extrapolated_points(result.places)
+        places, n_extrapolated = _extrapolated_points(result.places)
         ends = np.stack(confidence_band(result.full_fit, places, RESAMPLES, seed))
-        observed = [*result.mean_loss.tolist(), *[None] * extra]
-        rows += _prediction_rows(result.full_fit, places, ends, ALL, [*part, *["not measured"] * extra], observed)
+        observed = [*result.mean_loss.tolist(), *[None] * n_extrapolated]
+        all_parts = [*parts, *["not measured"] * n_extrapolated]
+        rows += _prediction_rows(result.full_fit, places, ends, ALL, all_parts, observed)
     return rows
 
 
 def _prediction_rows(
-    fit: Fit, places: LawPoints, ends: Doubles, to: str, part: list[str], observed: list[float | None]
+    fit: Fit, places: LawPoints, ends: Doubles, fitted_to: str, parts: list[str], observed: list[float | None]
 ) -> list[Row]:
+    """Columns of `law_predictions`, a row per place.
+
+    Args:
+        fit: the fit that predicts.
+        places: sizes and models, n of them.
+        ends: lower and upper ends of the 95 % intervals, shape (2, n).
+        fitted_to: `WITHOUT` or `ALL`.
+        parts: how the verdict used each place.
+        observed: mean loss at each place; None if it was not measured.
+    """
     return [
         {
-            "fitted_to": to,
-            "size": int(places.size[at]),
-            "parameters": _finite_or_none(places.parameters[at]),
-            "loss": observed[at],
+            "fitted_to": fitted_to,
+            "size": int(places.size[row]),
+            "parameters": _finite_or_none(places.parameters[row]),
+            "loss": observed[row],
             "predicted": float(predicted),
-            "low": _finite_or_none(ends[0, at]),
-            "high": _finite_or_none(ends[1, at]),
-            "part": str(part[at]),
+            "low": _finite_or_none(ends[0, row]),
+            "high": _finite_or_none(ends[1, row]),
+            "part": str(parts[row]),
         }
-        for at, predicted in enumerate(fit.predict(places))
+        for row, predicted in enumerate(fit.predict(places))
     ]
 
 
 def _extrapolated_points(places: LawPoints) -> tuple[LawPoints, int]:
-    """The points plus two and four times the largest size of each model, if sizes vary; and how many were added."""
+    """The places plus, for each model, two and four times the largest size; and the number of added places.
+
+    Nothing is added if all places have the same size, because then the law says nothing about sizes.
+    """
     if len(np.unique(places.size)) == 1:
         return places, 0
-    models, max_size = np.unique(places.parameters), places.size.max()
-    size = np.concatenate([places.size, np.repeat([2 * max_size, 4 * max_size], len(models))])
-    return places.with_sizes(size, np.concatenate([places.parameters, np.tile(models, 2)])), 2 * len(models)
+    model_sizes = np.unique(places.parameters)
+    max_size = places.size.max()
+    sizes = np.concatenate([places.size, np.repeat([2 * max_size, 4 * max_size], len(model_sizes))])
+    parameters = np.concatenate([places.parameters, np.tile(model_sizes, 2)])
+    return places.with_sizes(sizes, parameters), 2 * len(model_sizes)
 
 
 def _finite_or_none(value: float) -> float | None:

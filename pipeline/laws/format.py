@@ -106,14 +106,14 @@ def labels_and_price(amount: Ends, price: Ends | None, max_more: float) -> str:
 
 
 def budget(more: float, value: float, gain: Ends, *, is_near: bool) -> str:
-    between = f"a gain of {_signed(gain[0])} ({_signed(gain[1])} to {_signed(gain[2])})"
-    sentence = f"the budget buys {more:,.0f} queries and reaches {value:.4f}, {between}"
+    gain_text = f"a gain of {_signed(gain[0])} ({_signed(gain[1])} to {_signed(gain[2])})"
+    sentence = f"the budget buys {more:,.0f} queries and reaches {value:.4f}, {gain_text}"
     return sentence if is_near else sentence + BEYOND
 
 
 def optimal_split(parameters: float, size: float, loss: float, *, is_near: bool) -> str:
-    best = f"{parameters:.3g} parameters and {size:,.0f} labelled queries, loss {loss:.4f}"
-    sentence = f"the budget is best spent on {best}"
+    split = f"{parameters:.3g} parameters and {size:,.0f} labelled queries, loss {loss:.4f}"
+    sentence = f"the budget is best spent on {split}"
     return sentence if is_near else sentence + OUTSIDE
 
 
@@ -128,8 +128,8 @@ def _signed(value: float | None) -> str:
 
 
 def measured_gain(gain: tuple[float, float, float], measure: str) -> str:
-    between = "" if np.isnan(gain[1]) else f" ({gain[1]:+.4f} to {gain[2]:+.4f})"
-    return f"{measure} is better by {gain[0]:+.4f}{between}"
+    interval = "" if np.isnan(gain[1]) else f" ({gain[1]:+.4f} to {gain[2]:+.4f})"
+    return f"{measure} is better by {gain[0]:+.4f}{interval}"
 
 
 def other_source(label: str, own: str, size: int, gain: str, equivalent: str) -> str:
@@ -153,26 +153,28 @@ def larger_model(source: str, sizes: tuple[float, float], n_queries: int, gain: 
 
 
 def deeper_judging(row: dict[str, Any], last: dict[str, Any], cost: float | None, calls_per_positive: float) -> str:
-    """What the next doubling of the pool depth takes, and at most finds.
+    """What the next doubling of the pool depth costs, and how many positives it finds at most.
 
     Args:
-        row: of `depth_costs`, the ranks to judge.
-        last: of `depth_costs`, the deepest judged ranks.
-        cost: of the calls; None if unknown.
-        calls_per_positive: over all judged ranks.
+        row: row of `depth_costs` about the ranks to judge.
+        last: row of `depth_costs` about the deepest judged ranks.
+        cost: price of the calls; None if unknown.
+        calls_per_positive: calls per positive over all judged ranks.
     """
     price = "" if cost is None else f" for {cost:,.2f}"
     calls = f"judging ranks {row['from_rank']} to {row['to_rank']}, too, takes {row['calls']:,} calls{price}"
-    compared = f"a positive takes {calls_per_positive:.1f} calls at a new query"
+    comparison = f"a positive takes {calls_per_positive:.1f} calls at a new query"
     caveat = "Laws count queries; the effect of more positives of the same queries is not known."
-    return f"{calls}{_positives_bound(row, last)}; {compared}. {caveat}"
+    return f"{calls}{_positives_bound(row, last)}; {comparison}. {caveat}"
 
 
 def _positives_bound(row: dict[str, Any], last: dict[str, Any]) -> str:
+    """The most positives that judging `row` can find, if they are as dense as in `last`, as a sentence part."""
     ranks = f"ranks {last['from_rank']} to {last['to_rank']}"
-    each = last["calls_per_positive"]
-    if each is None:
+    calls_per_positive = last["calls_per_positive"]
+    if calls_per_positive is None:
         return f": the {last['calls']:,} calls at {ranks} found no positive"
     high = "?" if last["high"] is None else f"{last['high']:.1f}"
-    took = f"a positive took {each:.1f} calls ({last['low']:.1f} to {high}) at {ranks}"
-    return f" and finds at most {row['calls'] / each:,.0f} positives, if they are no denser than before: {took}"
+    measured = f"a positive took {calls_per_positive:.1f} calls ({last['low']:.1f} to {high}) at {ranks}"
+    n_positives = row["calls"] / calls_per_positive
+    return f" and finds at most {n_positives:,.0f} positives, if they are no denser than before: {measured}"

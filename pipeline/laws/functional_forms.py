@@ -1,4 +1,8 @@
-"""Functional forms of a law: loss as a function of labelled queries D, parameters N, or both.
+"""Functional forms of a law: loss L as a function of labelled queries D, model parameters N, or both.
+
+A form is fitted in *search coordinates*, which are better conditioned than its reported constants A, α, B, β and δ: for
+each power term its *level* (log of the term at the mean log size) and its exponent, and last the floor δ, the loss that
+remains with infinite data and parameters.
 
 Sources: Scaling Laws for Dense Retrieval, Eq. 7 to 9; Chinchilla's additive form (Hoffmann et al. 2022, Eq. 2).
 """
@@ -21,21 +25,25 @@ scale is identifiable.
 """
 
 STARTS = (0.1, 0.3, 0.6, 1.0, 2.0)
+"""Starting values of an exponent, about evenly spaced in logs, because the loss has local optima."""
+
 FLOORS = (0.0, 0.5, 0.9)
 """Starting values of the floor, as shares of the lowest observed value."""
 
 OFFSET_SPAN = 5.0
-"""Maximum distance of D0 from the observed sizes, in natural log units."""
+"""Maximum distance of D0 from the observed sizes, in natural log units. Farther away, D0 changes nothing measurable (if
+small) or makes the curve a straight line (if large).
+"""
 
 
 @dataclass(frozen=True)
 class LawPoints:
-    """Measured points.
+    """Measured points of a law, or places without a measured loss. A *place* is a pair of size and parameters.
 
     Attributes:
-        size: labelled queries, shape (n,).
-        parameters: shape (n,); NaN if unknown.
-        value: loss above 0, shape (n,).
+        size: number of labelled queries D, shape (n,).
+        parameters: number of model parameters N, shape (n,); NaN if unknown.
+        value: measured loss, shape (n,); NaN at places. A fit needs losses above 0, because it takes their logs.
     """
 
     size: Doubles
@@ -46,28 +54,31 @@ class LawPoints:
         return len(self.value)
 
     def take(self, rows: NDArray[np.bool_]) -> LawPoints:
+        """The points where the mask `rows`, shape (n,), is true."""
         return LawPoints(self.size[rows], self.parameters[rows], self.value[rows])
 
     def with_sizes(self, size: Doubles, parameters: Doubles) -> LawPoints:
-        """Places without values."""
+        """Places with these sizes and parameters, without measured losses."""
         return LawPoints(size, parameters, np.full(len(size), np.nan))
 
     def with_values(self, value: Doubles) -> LawPoints:
-        """The same places with other values."""
+        """The same places with other losses."""
         return LawPoints(self.size, self.parameters, value)
 
 
 @dataclass(frozen=True)
 class DataScale:
-    """Reference scale of a form's coordinates; centering makes them nearly independent of each other.
+    """Reference scale of a form's search coordinates, computed from the points it is fitted to.
+
+    Sizes are centered on their mean log, which makes a term's level and exponent nearly independent of each other.
 
     Attributes:
         size: mean log of the sizes above 0.
-        parameters: mean log of the parameters.
+        parameters: mean log of the known parameters; 0 if none is known.
         low: log of the smallest size above 0.
         high: log of the largest size.
-        least: the lowest value.
-        middle: the median value.
+        least: the lowest loss: upper bound of the floor.
+        middle: the median loss.
     """
 
     size: float
@@ -79,11 +90,19 @@ class DataScale:
 
     @classmethod
     def from_points(cls, points: LawPoints) -> DataScale:
-        log_sizes, least = np.log(points.size[points.size > 0]), float(points.value.min())
-        n_parameters = points.parameters[~np.isnan(points.parameters)]
-        mean = float(np.log(n_parameters).mean()) if len(n_parameters) else 0.0
-        some = log_sizes if len(log_sizes) else np.zeros(1)
-        return cls(float(some.mean()), mean, some.min(), some.max(), least, float(np.median(points.value)))
+        """The scale of points, of which at least one must exist; a size of 0 has no log and is left out."""
+        log_sizes = np.log(points.size[points.size > 0])
+        if not len(log_sizes):
+            log_sizes = np.zeros(1)
+        known_parameters = points.parameters[~np.isnan(points.parameters)]
+        return cls(
+            size=float(log_sizes.mean()),
+            parameters=float(np.log(known_parameters).mean()) if len(known_parameters) else 0.0,
+            low=log_sizes.min(),
+            high=log_sizes.max(),
+            least=float(points.value.min()),
+            middle=float(np.median(points.value)),
+        )
 
 
 @dataclass(frozen=True)
@@ -91,15 +110,16 @@ class FunctionalForm:
     """A functional form in search coordinates; the last coordinate is the floor δ.
 
     Attributes:
-        name: in the tables.
-        formula: for people.
-        constants: names of the reported constants.
-        varies: columns that need at least two distinct values.
-        log: log of the loss above the floor, from coordinates, scale and points.
-        to_constants: reported constants from coordinates.
-        exponents: indices of the exponents among the coordinates.
-        start: initial coordinates without the floor, for an exponent and the loss above the floor at the middle.
-        bounds: lowest and highest coordinates without the floor.
+        name: the form's name in the tables.
+        formula: the formula for people.
+        constants: names of the reported constants, as many as coordinates.
+        varies: columns of the points that must have at least two distinct values; empty for a constant.
+        log: computes the log of the loss above the floor from (coordinates, scale, points), shape (n_points,).
+        to_constants: computes the reported constants from (coordinates, scale).
+        exponents: indices of the exponents, the same among coordinates and constants.
+        start: computes lists of initial coordinates without the floor from (exponents, log of the median loss above the
+            floor, scale).
+        bounds: computes the lowest and the highest coordinates without the floor from a scale.
     """
 
     name: str
@@ -114,33 +134,49 @@ class FunctionalForm:
 
     @property
     def count(self) -> int:
-        """Number of constants."""
+        """Number of constants, including the floor."""
         return len(self.constants)
 
     def log_value(self, at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
-        """Log of the loss at points."""
+        """Log of the predicted loss, floor included, shape (n_points,).
+
+        Args:
+            at: search coordinates, shape (n_constants,).
+            frame: scale of the points that the form is fitted to, not of `points`.
+            points: where to predict; their losses are not read.
+        """
         with np.errstate(divide="ignore"):
             return np.asarray(np.logaddexp(self.log(at, frame, points), np.log(at[-1])))
 
     def starts(self, frame: DataScale) -> Doubles:
-        """Initial coordinates, shape (n_starts, n_constants)."""
-        starting_points = [
-            [*start_point, frame.least * floor]
-            for floor in FLOORS
-            for exponents in product(STARTS[:: max(len(self.exponents), 1)], repeat=len(self.exponents))
-            for start_point in self.start(exponents, np.log(frame.middle - frame.least * floor), frame)
+        """Initial coordinates, shape (n_starts, n_constants): all combinations of floors and exponents."""
+        # A form with two exponents takes every other starting value of each, to keep the number of starts small.
+        exponent_values = STARTS[:: max(len(self.exponents), 1)]
+        initial_coordinates = [
+            [*coordinates, frame.least * floor_share]
+            for floor_share in FLOORS
+            for exponents in product(exponent_values, repeat=len(self.exponents))
+            for coordinates in self.start(exponents, np.log(frame.middle - frame.least * floor_share), frame)
         ]
         low, high = self.limits(frame)
-        return np.asarray(np.clip(np.array(starting_points), low, high))
+        return np.asarray(np.clip(np.array(initial_coordinates), low, high))
 
     def limits(self, frame: DataScale) -> tuple[Doubles, Doubles]:
-        """Lowest and highest coordinates."""
+        """Lowest and highest coordinates, each of shape (n_constants,).
+
+        A floor is at most the lowest loss. The constant form is its floor, so its bound leaves room above the median.
+        """
         low, high = self.bounds(frame)
         max_floor = frame.least if self.varies else 2 * frame.middle
         return np.array([*low, 0.0]), np.array([*high, max_floor])
 
     def bounds_hit(self, at: Doubles, frame: DataScale) -> list[str]:
-        """Which bounds a fit has hit, and what that means: such a fit is degenerate."""
+        """A message for each bound that a fit has hit; such a fit is degenerate: its constants mean nothing.
+
+        Args:
+            at: coordinates of the fit.
+            frame: scale of the fitted points.
+        """
         constants = dict(zip(self.constants, self.to_constants(at, frame), strict=True))
         messages = []
         for index in self.exponents:
@@ -157,66 +193,101 @@ class FunctionalForm:
 
 
 _SCALES = {"alpha": "A", "beta": "B"}
+"""The scale constant that belongs to each exponent: (A/N)^α and (B/D)^β."""
 
 
 def _power(column: str, at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
+    """Log of a single power term in a column; coordinates: level, exponent, floor."""
+    level, exponent = at[0], at[1]
     with np.errstate(divide="ignore"):
-        return np.asarray(at[0] - at[1] * (np.log(getattr(points, column)) - getattr(frame, column)))
+        log_column = np.log(getattr(points, column))
+        return np.asarray(level - exponent * (log_column - getattr(frame, column)))
 
 
 def _power_constants(column: str, at: Doubles, frame: DataScale) -> Doubles:
-    return np.array([np.exp(at[0] / at[1] + getattr(frame, column)), at[1], at[2]])
+    """Scale (A or B), exponent and floor of a single power term."""
+    level, exponent, floor = at[0], at[1], at[2]
+    return np.array([np.exp(level / exponent + getattr(frame, column)), exponent, floor])
 
 
 def _started_log(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
-    return np.asarray(at[0] - at[1] * (np.logaddexp(_log(points.size), at[2]) - np.logaddexp(frame.size, at[2])))
+    """Log of (B/(D + D₀))^β; coordinates: level, exponent, log D₀, floor."""
+    level, exponent, log_offset = at[0], at[1], at[2]
+    log_distance = np.logaddexp(_log(points.size), log_offset) - np.logaddexp(frame.size, log_offset)
+    return np.asarray(level - exponent * log_distance)
 
 
 def _started_constants(at: Doubles, frame: DataScale) -> Doubles:
-    scale = np.exp(at[0] / at[1] + np.logaddexp(frame.size, at[2]))
-    return np.array([scale, at[1], np.exp(at[2]), at[3]])
+    """B, β, D₀ and δ of `STARTED`."""
+    level, exponent, log_offset, floor = at[0], at[1], at[2], at[3]
+    scale = np.exp(level / exponent + np.logaddexp(frame.size, log_offset))
+    return np.array([scale, exponent, np.exp(log_offset), floor])
 
 
 def _log(size: Doubles) -> Doubles:
+    """Log of sizes; −inf at 0, without a warning."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(size))
 
 
-def _terms(at: Doubles, frame: DataScale, points: LawPoints) -> tuple[Doubles, Doubles]:
-    """Logs of (A/N)^α and (B/D)^β."""
-    return (
-        np.asarray(at[0] - at[1] * (np.log(points.parameters) - frame.parameters)),
-        np.asarray(at[2] - at[3] * (_log(points.size) - frame.size)),
-    )
+def _log_terms(at: Doubles, frame: DataScale, points: LawPoints) -> tuple[Doubles, Doubles]:
+    """Logs of (A/N)^α and (B/D)^β; coordinates: level and α of N, level and β of D, floor."""
+    parameters_level, alpha, size_level, beta = at[0], at[1], at[2], at[3]
+    parameters_term = np.asarray(parameters_level - alpha * (np.log(points.parameters) - frame.parameters))
+    size_term = np.asarray(size_level - beta * (_log(points.size) - frame.size))
+    return parameters_term, size_term
 
 
 def _joint(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
-    ofn, ofd = _terms(at, frame, points)
-    return np.asarray(at[3] * np.logaddexp(ofn / at[3], ofd / at[3]))
+    """Log of [(A/N)^(α/β) + B/D]^β: the terms are added after taking the β-th root."""
+    beta = at[3]
+    parameters_term, size_term = _log_terms(at, frame, points)
+    return np.asarray(beta * np.logaddexp(parameters_term / beta, size_term / beta))
 
 
 def _additive(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
-    return np.logaddexp(*_terms(at, frame, points))
+    """Log of (A/N)^α + (B/D)^β."""
+    return np.logaddexp(*_log_terms(at, frame, points))
 
 
-def _both_constants(at: Doubles, frame: DataScale) -> Doubles:
-    scales = np.exp(at[0] / at[1] + frame.parameters), np.exp(at[2] / at[3] + frame.size)
-    return np.array([scales[0], at[1], scales[1], at[3], at[4]])
+def _two_term_constants(at: Doubles, frame: DataScale) -> Doubles:
+    """A, α, B, β and δ of `JOINT` and `ADDITIVE`."""
+    parameters_level, alpha, size_level, beta, floor = at[0], at[1], at[2], at[3], at[4]
+    parameters_scale = np.exp(parameters_level / alpha + frame.parameters)
+    size_scale = np.exp(size_level / beta + frame.size)
+    return np.array([parameters_scale, alpha, size_scale, beta, floor])
 
 
 def _two_term_starts(exponents: tuple[float, ...], level: float, _: DataScale) -> list[list[float]]:
-    """Starts with both terms equal, or one of them small."""
-    shares = ((0.5, 0.5), (0.1, 0.9), (0.9, 0.1))
+    """Initial coordinates that split the loss above the floor between the terms: equally, or 1 to 9 either way.
+
+    Starting from all three lets the search find the optimum whichever term dominates.
+    """
+    term_shares = ((0.5, 0.5), (0.1, 0.9), (0.9, 0.1))
     return [
-        [level + float(np.log(own_half)), exponents[0], level + float(np.log(other)), exponents[1]]
-        for own_half, other in shares
+        [
+            level + float(np.log(parameters_share)),
+            exponents[0],
+            level + float(np.log(size_share)),
+            exponents[1],
+        ]
+        for parameters_share, size_share in term_shares
     ]
 
 
 _LEVEL = (-40.0, 40.0)
+"""Bounds of a level, which is a log of a loss: far beyond any measured loss, but e^±40 cannot overflow."""
 
 
 def _single_term(column: str, name: str, scale: str, exponent: str) -> FunctionalForm:
+    """The form (scale/column)^exponent + δ.
+
+    Args:
+        column: `size` or `parameters`.
+        name: the form's name in the tables.
+        scale: name of the scale constant, A or B.
+        exponent: name of the exponent, alpha or beta.
+    """
     symbol = {"size": "D", "parameters": "N"}[column]
     greek = {"alpha": "α", "beta": "β"}[exponent]
     return FunctionalForm(
@@ -233,10 +304,10 @@ def _single_term(column: str, name: str, scale: str, exponent: str) -> Functiona
 
 
 SIZE = _single_term("size", "size", "B", "beta")
-"""Eq. 8."""
+"""Law of labelled queries (Scaling Laws for Dense Retrieval, Eq. 8)."""
 
 PARAMETERS = _single_term("parameters", "parameters", "A", "alpha")
-"""Eq. 7."""
+"""Law of model parameters (Scaling Laws for Dense Retrieval, Eq. 7)."""
 
 STARTED = FunctionalForm(
     "size, begun",
@@ -247,7 +318,8 @@ STARTED = FunctionalForm(
     _started_constants,
     (1,),
     lambda exponents, level, frame: [
-        [level, exponents[0], at] for at in (frame.low - 1, (frame.low + frame.high) / 2, frame.high + 1)
+        [level, exponents[0], log_offset]
+        for log_offset in (frame.low - 1, (frame.low + frame.high) / 2, frame.high + 1)
     ],
     lambda frame: (
         [_LEVEL[0], EXPONENTS[0], frame.low - OFFSET_SPAN],
@@ -264,12 +336,12 @@ JOINT = FunctionalForm(
     ("A", "alpha", "B", "beta", "delta"),
     ("size", "parameters"),
     _joint,
-    _both_constants,
+    _two_term_constants,
     (1, 3),
     _two_term_starts,
     lambda _: ([_LEVEL[0], EXPONENTS[0]] * 2, [_LEVEL[1], EXPONENTS[1]] * 2),
 )
-"""Eq. 9."""
+"""Law of both (Scaling Laws for Dense Retrieval, Eq. 9)."""
 
 ADDITIVE = FunctionalForm(
     "additive",
@@ -277,11 +349,12 @@ ADDITIVE = FunctionalForm(
     JOINT.constants,
     JOINT.varies,
     _additive,
-    _both_constants,
+    _two_term_constants,
     (1, 3),
     _two_term_starts,
     JOINT.bounds,
 )
+"""Law of both as a sum of two terms (Hoffmann et al. 2022, Eq. 2)."""
 
 CONSTANT = FunctionalForm(
     "constant",
@@ -297,14 +370,18 @@ CONSTANT = FunctionalForm(
 """The baseline that a law has to beat."""
 
 FORMS = {form.name: form for form in (SIZE, PARAMETERS, STARTED, JOINT, ADDITIVE, CONSTANT)}
+"""All forms by name, to rebuild a fit from a table."""
 
 
 def fitting_forms(points: LawPoints) -> list[FunctionalForm]:
-    """Forms that can be fitted to these points, given which columns vary.
+    """Forms that can be fitted to these points.
 
-    A size of 0 is allowed by `STARTED` only, so that no other form is compared on points it cannot describe.
+    Forms of N need known parameters at all points and at least two models. Among forms of D only, points of size 0
+    allow `STARTED` alone, because the loss of `SIZE` is infinite there.
     """
-    sizes, models = np.unique(points.size), np.unique(points.parameters[~np.isnan(points.parameters)])
-    if len(models) > 1 and not np.isnan(points.parameters).any():
+    sizes = np.unique(points.size)
+    model_sizes = np.unique(points.parameters[~np.isnan(points.parameters)])
+    if len(model_sizes) > 1 and not np.isnan(points.parameters).any():
         return [JOINT, ADDITIVE] if len(sizes) > 1 else [PARAMETERS]
-    return [STARTED] if not sizes.all() else [SIZE, STARTED]
+    has_size_0 = not sizes.all()
+    return [STARTED] if has_size_0 else [SIZE, STARTED]

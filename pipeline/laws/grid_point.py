@@ -40,7 +40,10 @@ LabelSource = Callable[[Task, int], Task]
 """Builds the training task of a source for a seed."""
 
 MEASURES = ("nDCG@10", "R@1000")
+"""Ranking measures of each grid point, besides contrastive entropy."""
+
 DEPTH = 1000
+"""Number of texts that a test query retrieves: the deepest cutoff of `MEASURES`."""
 
 N_TIMED_TEXTS = 64
 """Number of texts encoded to measure speed."""
@@ -51,11 +54,11 @@ class GridContext:
     """Everything the grid points of one encoder share.
 
     Attributes:
-        tables: of `adaptation_pairs`.
-        base: the encoder.
-        trainer: of the grid points.
-        settings: of the grid.
-        seed: for the negatives of entropy.
+        tables: tables of the stage `adaptation_pairs`: training, validation and test queries with labels.
+        base: the encoder that each grid point starts from.
+        trainer: trains a grid point.
+        settings: settings of the grid.
+        seed: seed of the sampled negatives of contrastive entropy.
     """
 
     tables: Tables
@@ -91,11 +94,11 @@ class GridShard:
     than training a small point.
 
     Attributes:
-        context: the encoder.
-        source: of the labels.
-        seed: of the points.
-        sizes: of the points.
-        folder: see `Shard`.
+        context: the encoder and everything its grid points share.
+        source: name of the label source.
+        seed: seed of the grid points.
+        sizes: numbers of labelled queries, one per grid point.
+        folder: where the results of the shard are saved, see `Shard`.
     """
 
     context: GridContext
@@ -146,7 +149,13 @@ def train_shard(
 
 @dataclass(frozen=True)
 class GridEvaluator:
-    """Builds training tasks and measures scores for the grid points of one encoder."""
+    """Builds training tasks and measures scores for the grid points of one encoder.
+
+    Attributes:
+        context: the encoder and everything its grid points share.
+        data: training, validation and test queries with the encoder's vectors.
+        negatives: positives and sampled negatives of the test queries, for contrastive entropy.
+    """
 
     context: GridContext
     data: GridData
@@ -163,15 +172,20 @@ class GridEvaluator:
         frozen = context.base.open(tables)
         task = Task.from_tables(tables, frozen, same_document=trainer.same_document)
         queries = _test_queries(tables, frozen)
-        query, row = queries.label_rows(frozen, queries.labels)
-        n = len(frozen)
-        labelled = Labels.from_pairs(query, frozen.position_of[row], n)
-        negatives = sample_negatives(queries.ids.to_pylist(), queries.positives(frozen), labelled, n, context.seed)
+        query_index, text_row = queries.label_rows(frozen, queries.labels)
+        n_positions = len(frozen)
+        labelled = Labels.from_pairs(query_index, frozen.position_of[text_row], n_positions)
+        positives = queries.positives(frozen)
+        negatives = sample_negatives(queries.ids.to_pylist(), positives, labelled, n_positions, context.seed)
         can_select = trainer.n_evaluated(len(task.validation)) >= MIN_VALIDATION
-        return cls(context, GridData(tables, context.base, context.seed, task, queries, can_select), negatives)
+        data = GridData(tables, context.base, context.seed, task, queries, can_select)
+        return cls(context, data, negatives)
 
     def training_task(self, source: str, seed: int) -> Task:
-        """The task of a source for a seed, without queries that are trained on a positive of a test query."""
+        """The training task of a source for a seed, without queries whose positive is also that of a test query.
+
+        Training on a text that answers a test query would make the scores of larger sizes too good.
+        """
         return _hold_out(self._label_sources[source](self.data.task, seed), self.negatives.position)
 
     @cached_property
@@ -225,24 +239,24 @@ class GridEvaluator:
         """Mean of each measure over the test queries."""
         trainer, queries = self.context.trainer, self.data.queries
         with trainer.search_with(self.data, model) as (frozen, vectors):
-            lists = queries.ranking(frozen, vectors, DEPTH)
+            rankings = queries.ranking(frozen, vectors, DEPTH)
             entropy = self.negatives.entropy(frozen, vectors, trainer.temperature).mean()
-        values = compute_measures([lists], queries.labels, queries.ids.to_pylist(), MEASURES).mean(axis=0)
+        values = compute_measures([rankings], queries.labels, queries.ids.to_pylist(), MEASURES).mean(axis=0)
         return dict(zip((ENTROPY, *MEASURES), map(float, (entropy, *values)), strict=True))
 
 
 def _label_sources(
     frozen: FrozenIndex, base: BaseEncoder, generated: Mapping[str, GeneratedQueries]
 ) -> dict[str, LabelSource]:
-    """The run's labels, the first BM25 hit, inverse cloze, shuffled labels, and generated queries."""
+    """Label sources by name: the run's labels, first BM25 hits, inverse cloze, shuffled labels, generated queries."""
     bm25 = Bm25Baseline(base, frozen)
-    own: tuple[LabelSource, ...] = (
+    own_sources: tuple[LabelSource, ...] = (
         lambda task, _: task,
         lambda task, _: bm25.training_pairs(task),
         inverse_cloze(base, frozen),
         shuffle_labels,
     )
-    by_name = dict(zip(OWN_SOURCES, own, strict=True))
+    by_name = dict(zip(OWN_SOURCES, own_sources, strict=True))
     return by_name | {name: queries.training_task for name, queries in generated.items()}
 
 
@@ -256,17 +270,22 @@ def _hold_out(task: Task, positions: Ints) -> Task:
 def prefix(train: QuerySet, size: int, seed: int) -> Ints:
     """The first `size` queries, by whole clusters in an order drawn by the seed: larger sizes contain smaller ones."""
     n = len(train)
-    group = np.arange(n) if train.groups is None else train.groups.dictionary_encode().indices.to_numpy()
-    rank = np.random.default_rng([seed, n]).permutation(int(group.max(initial=0)) + 1)
-    return np.sort(np.lexsort((np.arange(n), rank[group]))[:size])
+    cluster = np.arange(n) if train.groups is None else train.groups.dictionary_encode().indices.to_numpy()
+    cluster_rank = np.random.default_rng([seed, n]).permutation(int(cluster.max(initial=0)) + 1)
+    order = np.lexsort((np.arange(n), cluster_rank[cluster]))
+    return np.sort(order[:size])
 
 
 def _test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:
-    """Test queries with no positive in training; all test queries if every one shares a positive."""
+    """Test queries that share no positive with a training query; all test queries if each shares one.
+
+    Raises:
+        ArtifactError: there is no test query.
+    """
     queries = QuerySet.from_tables(tables, frozen, "test")
     rows = tables.read("adaptation_queries", ["query_id", "shares_positive"])
-    shares = rows.filter(rows["shares_positive"])["query_id"].combine_chunks()
-    own = ~np.asarray(pc.is_in(queries.ids, shares).to_numpy(zero_copy_only=False), bool)
+    sharing_ids = rows.filter(rows["shares_positive"])["query_id"].combine_chunks()
+    shares_no_positive = ~np.asarray(pc.is_in(queries.ids, sharing_ids).to_numpy(zero_copy_only=False), bool)
     if not len(queries):
         raise ArtifactError("no test query has a positive, so nothing can be measured")
-    return queries.take(np.flatnonzero(own)) if own.any() else queries
+    return queries.take(np.flatnonzero(shares_no_positive)) if shares_no_positive.any() else queries

@@ -31,17 +31,18 @@ def write_point_triplets(data: GridData, task: Task, point: PointKey, folder: st
     have no negatives, because nobody labelled what does not answer them.
 
     Args:
-        data: its tables hold `tower_triplets`.
-        task: queries and pairs of the grid point.
-        point: source and seed.
-        folder: target.
+        data: what the encoder's grid points share; its tables hold `tower_triplets`.
+        task: training queries and pairs of the grid point.
+        point: label source and seed of the grid point.
+        folder: empty folder to write to.
 
     Raises:
         ArtifactError: there is no triplet.
     """
 
     def work(_tables: Tables, output: Output) -> None:
-        for rows in _of_labels(data, task) if point.source == LABELS else _pair_triplets(data, task, point.seed):
+        is_labelled = point.source == LABELS
+        for rows in _labelled_triplets(data, task) if is_labelled else _pair_triplets(data, task, point.seed):
             output.write(TOWER_TRIPLETS.name, rows)
 
     run = Run(folder)
@@ -52,8 +53,8 @@ def write_point_triplets(data: GridData, task: Task, point: PointKey, folder: st
     return triplets
 
 
-def _of_labels(data: GridData, task: Task) -> Iterator[pa.Table]:
-    """Copies part by part, so that rows of different runs stay separate as in the whole table."""
+def _labelled_triplets(data: GridData, task: Task) -> Iterator[pa.Table]:
+    """Triplets of the task's queries, part by part: rows of different runs stay separate, as in the whole table."""
     for part in data.tables.parts(TOWER_TRIPLETS.name):
         rows = data.tables.part(part)
         yield rows.filter(pc.is_in(rows["query_id"], task.train.ids))
@@ -61,35 +62,44 @@ def _of_labels(data: GridData, task: Task) -> Iterator[pa.Table]:
 
 def _pair_triplets(data: GridData, task: Task, seed: int) -> Iterator[pa.Table]:
     """Query and positive of each pair, run by run, in random order within a run."""
-    first = np.unique(task.frozen.position_of, return_index=True)[1]  # row of texts at each position
+    text_rows = np.unique(task.frozen.position_of, return_index=True)[1]  # first row of the texts at each position
+    # 4 tells this random stream apart from others of the same seed.
     order = np.random.default_rng([seed, 4]).permutation(len(task.pair_query))
     for number in task.frozen.numbers.tolist():
-        own_pairs = order[task.train.index[task.pair_query[order]] == number]
-        for start in range(0, len(own_pairs), ROWS):
-            yield _rows(data, task, first, own_pairs[start : start + ROWS])
+        run_pairs = order[task.train.index[task.pair_query[order]] == number]
+        for start in range(0, len(run_pairs), ROWS):
+            yield _rows(data, task, text_rows, run_pairs[start : start + ROWS])
 
 
-def _rows(data: GridData, task: Task, first: Ints, pairs: Ints) -> pa.Table:
+def _rows(data: GridData, task: Task, text_rows: Ints, pairs: Ints) -> pa.Table:
+    """Rows of `tower_triplets`, without negatives.
+
+    Args:
+        data: what the encoder's grid points share.
+        task: training queries and pairs.
+        text_rows: first row of the texts at each position.
+        pairs: indices of the pairs to write.
+    """
     query = task.pair_query[pairs]
-    about = task.frozen.texts.take(pa.array(first[task.pair_position[pairs]]))
-    texts = texts_of(data.base.sources, about)
+    positives = task.frozen.texts.take(pa.array(text_rows[task.pair_position[pairs]]))
+    texts = texts_of(data.base.sources, positives)
     title = pc.utf8_trim_whitespace(texts["title"])
     columns = {
-        "tenant": about["tenant"],
-        "index": about["index"],
+        "tenant": positives["tenant"],
+        "index": positives["index"],
         "query_id": task.train.ids.take(pa.array(query)),
         "query": [task.train.texts[row] for row in query.tolist()],
-        "positive_id": about["text_id"],
+        "positive_id": positives["text_id"],
         "title": pc.if_else(pc.equal(title, ""), None, title),
         "content": pc.binary_join_element_wise(texts["heading"], texts["text"], "\n", null_handling="skip"),
-        "key": about["content_hash"],
-        "answers": _answers(task, first, query),
+        "key": positives["content_hash"],
+        "answers": _answers(task, text_rows, query),
     }
     return TOWER_TRIPLETS.rows(columns)
 
 
-def _answers(task: Task, first: Ints, query: Ints) -> pa.Array:
-    """Hashes of all texts that answer each query."""
+def _answers(task: Task, text_rows: Ints, query: Ints) -> pa.Array:
+    """Content hashes of all texts that answer each query, a list per query."""
     query_index, position = task.labels.positions(query)
-    hashes = task.frozen.texts["content_hash"].take(pa.array(first[position])).combine_chunks()
+    hashes = task.frozen.texts["content_hash"].take(pa.array(text_rows[position])).combine_chunks()
     return pa.ListArray.from_arrays(np.searchsorted(query_index, np.arange(len(query) + 1)).astype(np.int32), hashes)

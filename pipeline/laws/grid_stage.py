@@ -30,10 +30,12 @@ GRID = replace(POINTS, version=5, reads=READS)
 """The stage `points`, with trained instead of imported points."""
 
 HALVINGS = 6
-"""Seven sizes by default: the forms have up to four constants, and the largest size is held out."""
+"""Number of halvings, so seven sizes by default: one is held out, and a law of labels needs more fitted sizes than its
+constants, of which it has up to four.
+"""
 
 MIN_SIZE = 16
-"""Labelled queries of the smallest size."""
+"""Minimum labelled queries of a default size."""
 
 
 def default_sizes(queries: int) -> list[int]:
@@ -60,13 +62,13 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
     0 included. No source trains on a text that answers a test query.
 
     Args:
-        tables: of `adaptation_pairs`.
-        output: `law_points`; the fact `models` holds each encoder's costs.
-        trainer: of each grid point.
-        bases: the encoders, in order.
-        settings: sizes, sources and seeds.
-        seed: for the negatives of entropy.
-        spread: where grid points are trained.
+        tables: tables of the stage `adaptation_pairs`: training, validation and test queries with labels.
+        output: receives `law_points`; the fact `models` holds each encoder's costs.
+        trainer: trains each grid point.
+        bases: the encoders by name; the first one determines the sizes.
+        settings: sizes, label sources and seeds of the grid.
+        seed: seed of the sampled negatives of contrastive entropy.
+        spread: runs the shards, in this process or on other machines.
 
     Raises:
         ArtifactError: there is no test query.
@@ -79,8 +81,9 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
     evaluators = Evaluators()
     groups = list(_groups(contexts, evaluators.get(contexts[0])))
     shards = [shard for group in groups if (shard := group.missing(output)).sizes]
-    work = partial(train_shard, evaluators=evaluators, on_progress=output.progress) if spread is here else train_shard
-    results = spread(work, shards)
+    # In this process, shards share the open encoder and report progress; neither can be sent to another one.
+    train = partial(train_shard, evaluators=evaluators, on_progress=output.progress) if spread is here else train_shard
+    results = spread(train, shards)
     timings: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for group in groups:
         pieces = next(results) if group.missing(output).sizes else None
@@ -98,11 +101,11 @@ class _PointGroup:
     """The grid points of one encoder, source and seed.
 
     Attributes:
-        context: the encoder.
-        source: of the labels.
-        seed: of the points.
-        sizes: ascending or as configured.
-        basis: fingerprint of the units.
+        context: the encoder and everything its grid points share.
+        source: name of the label source.
+        seed: seed of the grid points.
+        sizes: numbers of labelled queries, as configured or ascending by default.
+        basis: fingerprint of the units; a point is trained again if it changes.
     """
 
     context: GridContext
@@ -141,19 +144,24 @@ def _groups(contexts: Sequence[GridContext], evaluator: GridEvaluator) -> Iterat
     """All grid points in table order; sizes are those of the first encoder's tasks.
 
     Args:
-        contexts: the encoders.
-        evaluator: of the first encoder.
+        contexts: the encoders with what their grid points share.
+        evaluator: the evaluator of the first encoder.
+
+    Raises:
+        SettingsError: a size exceeds the queries, or there are several settings but too few validation queries.
     """
-    first, data = contexts[0], evaluator.data
-    settings, generated = first.settings, generated_in(first.settings)
+    first_context = contexts[0]
+    data = evaluator.data
+    settings = first_context.settings
+    generated = generated_in(settings)
     max_size = max(settings.train_sizes, default=0)
     if max_size > len(data.task.train):
         raise SettingsError(f"size {max_size}: there are only {len(data.task.train)} training queries")
-    if not data.can_select and first.trainer.n_settings(first.base) > 1:
-        n_validation = first.trainer.n_evaluated(len(data.task.validation))
+    if not data.can_select and first_context.trainer.n_settings(first_context.base) > 1:
+        n_validation = first_context.trainer.n_evaluated(len(data.task.validation))
         raise SettingsError(
             f"only {n_validation} validation queries; at least {MIN_VALIDATION} are needed to select a setting: "
-            f"{first.trainer.advice}"
+            f"{first_context.trainer.advice}"
         )
     sizes = {
         (source, seed): _sizes(settings, source, len(evaluator.training_task(source, seed).train))
@@ -166,7 +174,7 @@ def _groups(contexts: Sequence[GridContext], evaluator: GridEvaluator) -> Iterat
 
 
 def _sizes(settings: LawSettings, source: str, queries: int) -> list[int]:
-    """Sizes for a source.
+    """Sizes of a source with this number of training queries: the configured ones, otherwise the default ones.
 
     Raises:
         SettingsError: a configured size exceeds the source's queries.
@@ -177,7 +185,12 @@ def _sizes(settings: LawSettings, source: str, queries: int) -> list[int]:
 
 
 def _costs(context: GridContext, timings: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
-    """Median costs of an encoder's grid points; training time at the largest size."""
+    """The fields of `ModelCost` for an encoder: medians over its grid points, the training time at the largest size.
+
+    Args:
+        context: the encoder.
+        timings: size and unit facts of each of its grid points.
+    """
     max_size = max(size for size, _ in timings)
     return {
         "name": context.name,

@@ -1,6 +1,7 @@
-"""Plan from an accepted law: gain and cost of more labels, with intervals, without extrapolating far.
+"""Plan more labels from an accepted law: their gain and cost, with 95 % intervals, without extrapolating far.
 
-Source: Scaling Laws for Dense Retrieval, Eq. 12: Z(N, D) = Z_data·D + Z_model·N, in money.
+A law predicts the loss at D labelled queries, at N model parameters, or at both; see `functional_forms`. The budget Z
+pays for both: Z(N, D) = Z_data·D + Z_model·N (Scaling Laws for Dense Retrieval, Eq. 12, in money).
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from darklode.pipeline.laws.prediction_intervals import refit_samples
 from darklode.pipeline.laws.verdict import NO_LAW, LawResult
 
 STEP = {ENTROPY: 0.1}
-"""Step for which a gain is reported: 0.1 nats for entropy, 0.01 for every other measure."""
+"""Gain whose cost is planned, by measure: 0.1 nats of entropy; 0.01 of any other measure, as most are at most 1."""
 
 MAX_EXTRAPOLATION = 4.0
-"""Maximum extrapolation, as a multiple of the largest measured size."""
+"""Maximum extrapolation, as a multiple of the largest measured size. A verdict tests a law only one size ahead, usually
+at a doubling, so predictions far beyond the measured sizes are untested.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,10 @@ class PlanRequest:
     Attributes:
         budget: money to spend; None if not given.
         target: value of the measure to reach; None if not given.
-        per_label: price of a labelled query; None: from the judge's tokens or the reviewers' minutes.
-        per_parameter: price of a parameter (training, and encoding the corpus); None: from `per_gpu_hour`.
-        per_hour: price of an hour of a reviewer; None if people label nothing.
+        per_label: price of a labelled query; None to compute it from the reviewers' minutes or the judge's tokens.
+        per_parameter: price of a model parameter (training, and encoding the corpus); None to compute it from
+            `per_gpu_hour`.
+        per_hour: price of a reviewer's hour; None if people label nothing.
         per_gpu_hour: price of an hour of the training machine; None if unknown.
     """
 
@@ -52,44 +56,58 @@ class PlanRequest:
 
     @property
     def identity(self) -> Row:
-        """Everything that can change a plan."""
+        """All fields, because each can change a plan; part of the stage's fingerprint."""
         return asdict(self)
 
     def with_prices(self, costs: MeasuredCosts) -> PlanRequest:
-        """Fill missing prices from measured costs: reviewers' minutes if their hour has a price, else the judge's
-        tokens.
+        """The request with missing prices computed from measured costs; prices that cannot be computed stay None.
+
+        A label's price comes from the reviewers' minutes if their hour has a price, otherwise from the judge's tokens.
+        A parameter's price comes from the training and encoding time of the largest encoder.
         """
-        label, model = self.per_label, self.per_parameter
-        if label is None and self.per_hour is not None and costs.minutes is not None:
-            label = self.per_hour * costs.minutes / 60
-        if label is None:
-            label = costs.per_query
-        if model is None and self.per_gpu_hour is not None and costs.models:
-            largest = max(costs.models, key=lambda model_cost: model_cost.parameters)
-            model = self.per_gpu_hour * largest.hours / largest.parameters
-        return replace(self, per_label=label, per_parameter=model)
+        label_price = self.per_label
+        if label_price is None and self.per_hour is not None and costs.minutes is not None:
+            label_price = self.per_hour * costs.minutes / 60
+        if label_price is None:
+            label_price = costs.per_query
+        parameter_price = self.per_parameter
+        if parameter_price is None and self.per_gpu_hour is not None and costs.models:
+            largest_model = max(costs.models, key=lambda model_cost: model_cost.parameters)
+            parameter_price = self.per_gpu_hour * largest_model.hours / largest_model.parameters
+        return replace(self, per_label=label_price, per_parameter=parameter_price)
 
 
 def plan_laws(laws: Mapping[LawKey, LawResult], request: PlanRequest, seed: int) -> list[Row]:
-    """Plan more labels for each law; returns rows of `law_plan`."""
-    planned: list[Row] = []
+    """Plan the next labels for each law.
+
+    Args:
+        laws: the recorded result of each law, accepted or not.
+        request: budget, target and prices.
+        seed: seed of the refits behind the intervals.
+
+    Returns:
+        Rows of `law_plan`: one for a law that is not accepted or has model parameters, up to three for a law of labels.
+    """
+    plan_rows: list[Row] = []
     for key, result in laws.items():
         law = LawPlan(key, result, request)
         if result.full_fit is None:
-            planned.append(
-                law.row("label first", f"{result.verdict}: {first_step(result)}", amount=n_missing_labels(result))
-            )
+            sentence = f"{result.verdict}: {first_step(result)}"
+            plan_rows.append(law.row("label first", sentence, amount=n_missing_labels(result)))
         elif result.full_fit.form in (JOINT, ADDITIVE):
-            planned.append(law.plan_joint(result.full_fit))
+            plan_rows.append(law.plan_joint(result.full_fit))
         elif result.full_fit.form is PARAMETERS:
-            planned.append(law.row("label first", format.MODELS_ONLY))
+            plan_rows.append(law.row("label first", format.MODELS_ONLY))
         else:
-            planned += law.plan_labels(result.full_fit, seed)
-    return planned
+            plan_rows += law.plan_labels(result.full_fit, seed)
+    return plan_rows
 
 
 def n_missing_labels(result: LawResult) -> int:
-    """Number of queries to label before planning is possible; 0 if labels do not help."""
+    """Number of queries to label before a law can be fitted and tested; 0 if labels do not help.
+
+    Each missing size doubles the largest one, so that sizes stay evenly spaced in log D.
+    """
     if result.verdict == NO_LAW or not len(result.points):
         return 0
     max_size = int(result.points.size.max())
@@ -97,12 +115,16 @@ def n_missing_labels(result: LawResult) -> int:
 
 
 def _n_missing_sizes(result: LawResult) -> int:
+    """Number of sizes that a verdict lacks; 0 or less if it has enough.
+
+    A verdict needs one size more than `STARTED` has constants, and another one to hold out.
+    """
     n_sizes = int(np.unique(result.points.size[~result.plateau]).size)
     return STARTED.count + 2 - n_sizes
 
 
 def first_step(result: LawResult) -> str:
-    """What to label and train before planning is possible, as a sentence."""
+    """Sentence that says what to label and train before a law can be fitted and tested."""
     if result.verdict == NO_LAW:
         return format.labels_do_not_help(result.reason)
     max_size = int(result.points.size.max())
@@ -111,7 +133,13 @@ def first_step(result: LawResult) -> str:
 
 @dataclass(frozen=True)
 class LawPlan:
-    """One law's result with a plan request."""
+    """Plans for one law.
+
+    Attributes:
+        key: measure, label source and encoder of the law.
+        result: the verdict on the law's points, and its fit if it was accepted.
+        request: budget, target and prices.
+    """
 
     key: LawKey
     result: LawResult
@@ -119,120 +147,160 @@ class LawPlan:
 
     @property
     def now(self) -> float:
-        """Number of labelled queries at the largest size."""
+        """Number of labelled queries at the largest measured size: where a plan starts."""
         return float(self.result.points.size.max())
 
     def row(self, choice: str, sentence: str, **figures: float | str | None) -> Row:
-        """A row of `law_plan`; missing values are null."""
-        head = format.plan_head(self.key.measure, self.key.label, self.now)
+        """A row of `law_plan`.
+
+        Args:
+            choice: kind of the row, for example "budget".
+            sentence: what to do, without the leading measure and the final period.
+            figures: further columns; columns that are not given become null.
+        """
+        prefix = format.plan_head(self.key.measure, self.key.label, self.now)
         unit = {"unit": "queries"} if "amount" in figures else {}
-        return self.key._asdict() | {"choice": choice, "said": f"{head}{sentence}."} | unit | figures
+        return self.key._asdict() | {"choice": choice, "said": f"{prefix}{sentence}."} | unit | figures
 
     def plan_labels(self, full_fit: Fit, seed: int) -> list[Row]:
-        """Rows for a law of D: next step, what the budget buys, and what the target needs, each with its interval."""
+        """Rows for a law of D: the cost of the next step, what the budget buys, and the cost of the target.
+
+        The last two need a budget with a price of labels, and a target. Each figure has a 95 % interval over
+        `RESAMPLES` refits, which depend on `seed`.
+        """
         fits = [full_fit, *(refit for refit, _ in refit_samples(full_fit, RESAMPLES, seed))]
-        step, now, price = STEP.get(self.key.measure, 0.01), self.now, self.request.per_label
-        more = interval_ends(fits, lambda refit: size_for_loss(refit, loss_at(refit, now) - step) - now)
-        sentence = format.next_step(step, self._cost_sentence(more))
-        rows = [self.row("next step", sentence, gain=step, **self._with_price(more))]
-        if self.request.budget is not None and price:
-            rows.append(self._budget_row(fits, self.request.budget / price))
+        gain = STEP.get(self.key.measure, 0.01)
+        n_for_step = interval_ends(fits, lambda refit: size_for_loss(refit, loss_at(refit, self.now) - gain) - self.now)
+        sentence = format.next_step(gain, self._cost_sentence(n_for_step))
+        rows = [self.row("next step", sentence, gain=gain, **self._amount_and_money(n_for_step))]
+        if self.request.budget is not None and self.request.per_label:
+            rows.append(self._budget_row(fits, self.request.budget / self.request.per_label))
         if self.request.target is not None:
-            loss = self.request.target if self.key.measure in FALLING else 1 - self.request.target
-            takes = interval_ends(fits, lambda refit: max(size_for_loss(refit, loss) - now, 0.0))
-            rows.append(self.row("target", format.target(self._cost_sentence(takes)), **self._with_price(takes)))
+            target_loss = self.request.target if self.key.measure in FALLING else 1 - self.request.target
+            n_for_target = interval_ends(fits, lambda refit: max(size_for_loss(refit, target_loss) - self.now, 0.0))
+            sentence = format.target(self._cost_sentence(n_for_target))
+            rows.append(self.row("target", sentence, **self._amount_and_money(n_for_target)))
         return rows
 
     def _budget_row(self, fits: list[Fit], n_more: float) -> Row:
-        now, sign = self.now, -1 if self.key.measure in FALLING else 1
-        gain = interval_ends(fits, lambda fit: loss_at(fit, now) - loss_at(fit, now + n_more))
-        expected_value = _value(loss_at(fits[0], now), self.key.measure) + sign * (gain[0] or 0)
-        sentence = format.budget(n_more, expected_value, gain, is_near=n_more <= (MAX_EXTRAPOLATION - 1) * now)
+        """The row for the gain of `n_more` further queries; `fits` are the law's own fit, then the refits."""
+        gain = interval_ends(fits, lambda fit: loss_at(fit, self.now) - loss_at(fit, self.now + n_more))
+        gain_sign = -1 if self.key.measure in FALLING else 1
+        expected_value = _value(loss_at(fits[0], self.now), self.key.measure) + gain_sign * (gain[0] or 0)
+        is_near = n_more <= (MAX_EXTRAPOLATION - 1) * self.now
+        sentence = format.budget(n_more, expected_value, gain, is_near=is_near)
         figures = dict(zip(("gain", "gain_low", "gain_high"), gain, strict=True))
         return self.row("budget", sentence, amount=n_more, money=self.request.budget, **figures)
 
     def plan_joint(self, full_fit: Fit) -> Row:
-        """The row for a law of N and D: the optimal split of the budget between model size and labels."""
+        """The row for a law of N and D: the optimal split of the budget between model size and labels.
+
+        Without a budget or a price, the row only says what is missing.
+        """
         request = self.request
         if not (request.budget and request.per_label and request.per_parameter):
             return self.row("model and labels", format.NO_PRICES)
-        model, size, loss = optimum(full_fit, request.budget, request.per_label, request.per_parameter)
-        is_near = _is_near(size, full_fit.points.size) and _is_near(model, full_fit.points.parameters)
-        sentence = format.optimal_split(model, size, loss, is_near=is_near)
+        parameters, size, loss = optimum(full_fit, request.budget, request.per_label, request.per_parameter)
+        is_near = _is_near(size, full_fit.points.size) and _is_near(parameters, full_fit.points.parameters)
+        sentence = format.optimal_split(parameters, size, loss, is_near=is_near)
         return self.row("model and labels", sentence, amount=size, money=request.budget)
 
-    def _with_price(self, amount: Ends) -> Row:
-        names, price = ("", "_low", "_high"), self.request.per_label
-        columns: Row = {f"amount{end}": value for end, value in zip(names, amount, strict=True)}
+    def _amount_and_money(self, amount: Ends) -> Row:
+        """Columns of `law_plan` for a number of further queries and, if labels have a price, what they cost."""
+        suffixes = ("", "_low", "_high")
+        columns: Row = {f"amount{suffix}": n_queries for suffix, n_queries in zip(suffixes, amount, strict=True)}
+        price = self.request.per_label
         if price:
-            columns |= {f"money{end}": _times(value, price) for end, value in zip(names, amount, strict=True)}
+            columns |= {
+                f"money{suffix}": _times(n_queries, price) for suffix, n_queries in zip(suffixes, amount, strict=True)
+            }
         return columns
 
     def _cost_sentence(self, amount: Ends) -> str:
+        """A number of further queries and, if labels have a price, what they cost, for people."""
         price = self.request.per_label
-        prices = [_times(end, price) for end in amount] if price else None
-        return format.labels_and_price(amount, prices, (MAX_EXTRAPOLATION - 1) * self.now)
+        money = [_times(n_queries, price) for n_queries in amount] if price else None
+        return format.labels_and_price(amount, money, (MAX_EXTRAPOLATION - 1) * self.now)
 
 
 def interval_ends(fits: list[Fit], figure: Callable[[Fit], float]) -> Ends:
-    """A figure of the first fit and its 95 % interval over the others."""
+    """A figure of the first fit and its 95 % interval over the others: value, lower end, upper end.
+
+    Infinite ends become None: the law does not support a number there.
+    """
     values = [figure(fit) for fit in fits]
+    # "nearest" returns one of the values: interpolating towards an infinite one gives infinity or NaN.
     with np.errstate(invalid="ignore"):
         low, high = np.percentile(values[1:], ENDS, method="nearest")
     return [_finite(values[0]), _finite(low), _finite(high)]
 
 
 def loss_at(fit: Fit, size: float) -> float:
-    """Predicted loss at a number of labelled queries."""
+    """Loss that a law of D predicts at a number of labelled queries."""
     return float(fit.predict(fit.points.with_sizes(np.array([size]), np.full(1, np.nan)))[0])
 
 
 def size_for_loss(fit: Fit, loss: float) -> float:
-    """Number of labelled queries needed for a loss; infinite beyond `MAX_EXTRAPOLATION` times the largest size."""
-    now = float(fit.points.size.max())
-    if loss_at(fit, now) <= loss:
-        low = max(float(fit.points.size[fit.points.size > 0].min()), 1.0)
-        return low if loss_at(fit, low) <= loss else float(brentq(lambda size: loss_at(fit, size) - loss, low, now))
-    if loss_at(fit, MAX_EXTRAPOLATION * now) > loss:
+    """Number of labelled queries at which a law of D predicts a loss.
+
+    Infinite beyond `MAX_EXTRAPOLATION` times the largest size; at least the smallest measured size above 0.
+    """
+    max_size = float(fit.points.size.max())
+    if loss_at(fit, max_size) <= loss:
+        min_size = max(float(fit.points.size[fit.points.size > 0].min()), 1.0)
+        if loss_at(fit, min_size) <= loss:
+            return min_size
+        return float(brentq(lambda size: loss_at(fit, size) - loss, min_size, max_size))
+    if loss_at(fit, MAX_EXTRAPOLATION * max_size) > loss:
         return float("inf")
-    return float(brentq(lambda size: loss_at(fit, size) - loss, now, MAX_EXTRAPOLATION * now))
+    return float(brentq(lambda size: loss_at(fit, size) - loss, max_size, MAX_EXTRAPOLATION * max_size))
 
 
 def optimum(fit: Fit, budget: float, per_label: float, per_parameter: float) -> tuple[float, float, float]:
-    """Optimal model size and number of labels for a budget: N, D and their loss.
+    """Optimal model size and number of labels for a budget: N, D and the loss that the law predicts there.
 
     The loss above the floor is convex in log N along the budget line, so a scalar minimizer finds the only optimum.
 
     Args:
         fit: a joint or an additive fit.
-        budget: Z.
-        per_label: Z_data.
-        per_parameter: Z_model: cost of training and encoding the corpus per parameter.
+        budget: Z, money to spend on labels and the model together.
+        per_label: Z_data, the price of a labelled query.
+        per_parameter: Z_model, the price of training one parameter and of encoding the corpus with it.
     """
 
-    def split(share: float) -> LawPoints:
-        size, model = (1 - share) * budget / per_label, share * budget / per_parameter
-        return fit.points.with_sizes(np.array([size]), np.array([model]))
+    def split_budget(model_share: float) -> LawPoints:
+        size = (1 - model_share) * budget / per_label
+        parameters = model_share * budget / per_parameter
+        return fit.points.with_sizes(np.array([size]), np.array([parameters]))
 
-    def loss(odds: float) -> float:
-        return float(fit.predict(split(1 / (1 + np.exp(-odds))))[0])
+    def sigmoid(logit: float) -> float:
+        return float(1 / (1 + np.exp(-logit)))
 
-    log_ratio = float(minimize_scalar(loss, bounds=(-25, 25), method="bounded", options={"xatol": 1e-6}).x)
-    size_and_parameters = split(1 / (1 + np.exp(-log_ratio)))
-    return float(size_and_parameters.parameters[0]), float(size_and_parameters.size[0]), loss(log_ratio)
+    def loss(logit: float) -> float:
+        return float(fit.predict(split_budget(sigmoid(logit)))[0])
+
+    # The search is over the logit of the model's share, which resolves shares near 0 and near 1 equally well. A
+    # logit of 25 leaves 1e-11 of the budget to the other side.
+    best_logit = float(minimize_scalar(loss, bounds=(-25, 25), method="bounded", options={"xatol": 1e-6}).x)
+    best_split = split_budget(sigmoid(best_logit))
+    return float(best_split.parameters[0]), float(best_split.size[0]), loss(best_logit)
 
 
 def _is_near(value: float, measured: Doubles) -> bool:
+    """Whether a value is within `MAX_EXTRAPOLATION` times of the measured range, below and above."""
     return bool(measured.min() / MAX_EXTRAPOLATION <= value <= MAX_EXTRAPOLATION * measured.max())
 
 
 def _value(loss: float, measure: str) -> float:
+    """The measure's value at a loss: the inverse of `points.losses`."""
     return loss if measure in FALLING else 1 - loss
 
 
-def _times(queries: float | None, price: float) -> float | None:
-    return None if queries is None else queries * price
+def _times(n_queries: float | None, price: float) -> float | None:
+    """What a number of queries costs; None if the number is."""
+    return None if n_queries is None else n_queries * price
 
 
 def _finite(value: float) -> float | None:
+    """The value, or None if it is infinite or NaN."""
     return float(value) if np.isfinite(value) else None

@@ -17,15 +17,17 @@ from darklode.schemas.law_tables import NEXT_QUERIES
 from darklode.schemas.settings import CleanSettings
 
 NEW, DISPUTED = "its cluster has no label", "its cluster is disputed"
+"""Reasons in `next_queries` for selecting a query."""
 
 TOP = 10
-"""Depth to which retrievers' lists are compared."""
+"""Number of top ranks at which the retrievers' lists are compared."""
 
 READS = ("rankings", "pool", "panel_verdicts", "raw_queries", "rejects", "log_queries", "query_clusters")
 """Tables used besides those of training; a missing one counts as empty."""
 
-# Of cluster sampling's rejects those that nothing kept stands for. Retrievers: 0, where all find the same, 1, where no
-# two find one chunk; judges: the share of pairs that a panel splits on, or how near probabilities are to one half.
+# All queries of a build: prepared ones, and those that cluster sampling rejected without a representative.
+# Disagreement is from 0 to 1, the larger of two. Retrievers: 0 if all return the same chunks, 1 if no two share one.
+# Judges: the share of pairs on which a panel splits; without a panel, how near the probabilities are to one half.
 BUILD = f"""
     WITH lists AS (
         SELECT tenant, query_id, (count(DISTINCT chunk_id) * count(DISTINCT retriever) / count(*) - 1)
@@ -53,6 +55,7 @@ BUILD = f"""
     ORDER BY query_id
 """
 
+# All queries of a run mined from a log: labelled if they have triplets, held out if they are in a test set.
 LOG = """
     SELECT query_id, text, held, labelled, NOT held AND NOT labelled AS candidate, 1 AS count,
            CAST(NULL AS DOUBLE) AS disagreement
@@ -64,19 +67,22 @@ LOG = """
     ) ORDER BY query_id
 """
 
+# All queries of the plan's own files: unlabelled candidates.
 FILES = """
     SELECT query_id, text, false AS held, false AS labelled, true AS candidate, count,
            CAST(NULL AS DOUBLE) AS disagreement
     FROM raw_queries WHERE tenant = $tenant ORDER BY query_id
 """
 
-# The order decides which of equal texts stays: what a run has before what a file has.
+# Numbers all queries; the order decides which of equal texts is selected: a run's before a file's.
 NUMBERED = """
     SELECT row_number() OVER () - 1 AS n, CAST($tenant AS VARCHAR) AS tenant, *,
            CASE WHEN held THEN 'test' WHEN candidate THEN 'train' ELSE 'validation' END AS split
     FROM given
 """
 
+# Candidates in order of labelling, without duplicate texts: first one of each cluster without labels; then turn by turn
+# through the clusters, the most disputed first. Within a cluster, the most frequent text comes first.
 CHOSEN = """
     WITH alike AS (
         SELECT *, row_number() OVER (PARTITION BY lower(trim(text)) ORDER BY n) AS copy,
@@ -111,38 +117,41 @@ def next_queries(
     all queries, as in cleaning. Candidates that nearly duplicate a labelled or held-out query are dropped.
 
     Args:
-        tables: `raw_queries` of the files.
-        output: `next_queries`.
-        sources: the runs; none for a file of points.
-        tenant: the tenant.
-        size: maximum number of queries.
-        seed: of the clustering.
+        tables: holds `raw_queries`, the queries of the plan's own files.
+        output: receives `next_queries`.
+        sources: the runs behind the grid; none for a file of points.
+        tenant: the tenant whose queries are used.
+        size: maximum number of queries to select.
+        seed: seed of the clustering.
 
     Returns:
-        Number of candidates.
+        Number of candidates that could be selected, without duplicates.
     """
-    run_queries = [_run_queries(source, tenant) for source in sources]
+    query_tables = [_run_queries(source, tenant) for source in sources]
     with tables.connect(FILES) as connection:
-        run_queries.append(_plain(connection.sql(FILES, params={"tenant": tenant}).to_arrow_table()))
-        connection.register("given", pa.concat_tables(run_queries))
+        query_tables.append(_plain(connection.sql(FILES, params={"tenant": tenant}).to_arrow_table()))
+        connection.register("given", pa.concat_tables(query_tables))
         numbered = materialize(connection, NUMBERED, {"tenant": tenant})
         connection.register("clustered", _assign_clusters(connection, numbered, seed))
         near_labelled = give_way(connection, numbered)
-        relations = {"fresh": NEW, "disputed": DISPUTED}
-        every = connection.sql(CHOSEN.format(numbered=numbered, near=near_labelled), params=relations).to_arrow_table()
-        (candidates,) = connection.sql(f"SELECT count(*) FILTER (candidate) FROM {numbered}").fetchall()[0]
-    rows = every.slice(0, size)
+        chosen_query = CHOSEN.format(numbered=numbered, near=near_labelled)
+        reasons = {"fresh": NEW, "disputed": DISPUTED}
+        ordered_candidates = connection.sql(chosen_query, params=reasons).to_arrow_table()
+        (n_unlabelled,) = connection.sql(f"SELECT count(*) FILTER (candidate) FROM {numbered}").fetchall()[0]
+    rows = ordered_candidates.slice(0, size)
     output.write(NEXT_QUERIES.name, rows.cast(NEXT_QUERIES.schema))
-    drop_counts = {"near to a labelled or held-out query, or said twice": int(candidates) - every.num_rows}
-    drop_counts["left for later"] = every.num_rows - rows.num_rows
+    n_duplicates = int(n_unlabelled) - ordered_candidates.num_rows
+    drop_counts = {"near to a labelled or held-out query, or said twice": n_duplicates}
+    drop_counts["left for later"] = ordered_candidates.num_rows - rows.num_rows
     dropped = {reason: count for reason, count in drop_counts.items() if count}
     output.count(
-        FunnelStep("next_queries", "unlabelled queries", int(candidates), "next queries", rows.num_rows, dropped)
+        FunnelStep("next_queries", "unlabelled queries", int(n_unlabelled), "next queries", rows.num_rows, dropped)
     )
-    return int(every.num_rows)
+    return int(ordered_candidates.num_rows)
 
 
 def _run_queries(source: TrainingSource, tenant: str) -> pa.Table:
+    """All queries of a run, with ids that are unique over all runs; columns as in `FILES`."""
     query = LOG if source.mined else BUILD
     with all_tables(source.run).connect(query) as connection:
         rows = connection.sql(query, params={"tenant": tenant}).to_arrow_table()
@@ -150,15 +159,16 @@ def _run_queries(source: TrainingSource, tenant: str) -> pa.Table:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    kinds = (pa.string(), pa.string(), pa.bool_(), pa.bool_(), pa.bool_(), pa.int64(), pa.float64())
-    return rows.cast(pa.schema(list(zip(rows.column_names, kinds, strict=True))))
+    """The queries of `BUILD`, `LOG` or `FILES` with the same column types, so that they can be concatenated."""
+    types = (pa.string(), pa.string(), pa.bool_(), pa.bool_(), pa.bool_(), pa.int64(), pa.float64())
+    return rows.cast(pa.schema(list(zip(rows.column_names, types, strict=True))))
 
 
 def _assign_clusters(connection: duckdb.DuckDBPyConnection, numbered: Relation, seed: int) -> pa.Table:
-    """Cluster of each row number."""
+    """The columns `n` (row number) and `cluster` of each query, by k-means over character n-grams."""
     texts = connection.sql(f"SELECT text FROM {numbered} ORDER BY n").to_arrow_table()["text"].to_pylist()
-    cluster_tables = []
+    clusters = []
     if texts:
         vectors = QueryLsa.fit(texts, seed).encode_queries(texts)
-        cluster_tables = k_means(vectors, n_clusters(len(texts), CleanSettings()), seed)[0].tolist()
-    return pa.table({"n": pa.array(range(len(texts)), pa.int64()), "cluster": pa.array(cluster_tables, pa.int64())})
+        clusters = k_means(vectors, n_clusters(len(texts), CleanSettings()), seed)[0].tolist()
+    return pa.table({"n": pa.array(range(len(texts)), pa.int64()), "cluster": pa.array(clusters, pa.int64())})

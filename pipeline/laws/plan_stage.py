@@ -35,10 +35,10 @@ class PlanInputs:
     """The runs behind a grid and the costs of its encoders; empty for a file of points.
 
     Attributes:
-        tenant: the tenant whose rows are used.
-        sources: all runs.
-        judged: runs with recorded judging costs.
-        models: encoders of the grid.
+        tenant: the tenant whose queries are candidates.
+        sources: all runs whose labels the grid was trained on.
+        judged: those of the runs whose judge calls are recorded.
+        models: measured costs of the grid's encoders.
     """
 
     tenant: str
@@ -53,21 +53,25 @@ def law_plan(
     """Write the possible next steps, their costs, and the next batch of queries to label.
 
     Args:
-        tables: `law_points`, `law_verdicts` and `raw_queries` (further candidate queries).
-        output: `law_plan`, `law_costs`, `depth_costs` and `next_queries`.
-        inputs: the runs.
+        tables: hold `law_points`, `law_verdicts` and `raw_queries` (further candidate queries).
+        output: receives `law_plan`, `law_costs`, `depth_costs` and `next_queries`.
+        inputs: the runs behind the grid and the costs of its encoders.
         request: budget, target and prices.
         batch: number of queries to label next; None: what the budget buys, or what the leading law is missing.
-        seed: for resampling and clustering.
+        seed: seed of the intervals and of the clustering.
     """
     rows = tables.read(LAW_POINTS.name)
     costs = measured_costs(inputs.judged, inputs.models, seed)
     priced_request = request.with_prices(costs)
     laws = accepted_laws(tables)
-    planned = plan_laws(laws, priced_request, seed)
-    planned += [*compare_sources(rows, laws), *compare_models(rows, laws, costs, priced_request), *judge_deeper(costs)]
-    planned = [{"place": position} | row for position, row in enumerate(planned, 1)]
-    output.write(LAW_PLAN.name, pa.Table.from_pylist(planned, schema=LAW_PLAN.schema))
+    plan_rows = [
+        *plan_laws(laws, priced_request, seed),
+        *compare_sources(rows, laws),
+        *compare_models(rows, laws, costs, priced_request),
+        *judge_deeper(costs),
+    ]
+    plan_rows = [{"place": place} | row for place, row in enumerate(plan_rows, 1)]
+    output.write(LAW_PLAN.name, pa.Table.from_pylist(plan_rows, schema=LAW_PLAN.schema))
     for name, table in zip((LAW_COSTS.name, DEPTH_COSTS.name), costs.tables(), strict=True):
         output.write(name, table)
     size = batch if batch is not None else _batch_size(laws, priced_request)
@@ -76,12 +80,15 @@ def law_plan(
 
 
 def _batch_size(laws: Mapping[LawKey, LawResult], request: PlanRequest) -> int:
-    """What the budget buys; otherwise what the leading law is missing, or a doubling; 0 if labels do not help."""
+    """Number of queries to label next: what the budget buys, otherwise what the leading law needs.
+
+    See `n_missing_labels` for what a law needs; 0 if labels do not help.
+    """
     if request.budget is not None and request.per_label:
         return int(request.budget / request.per_label)
     for measure in LEADING:
         keys = [key for key in laws if key.measure == measure]
         if keys:
-            own = [key for key in keys if key.source == OWN_LABELS] or keys[:1]
-            return max(n_missing_labels(laws[key]) for key in own)
+            leading_keys = [key for key in keys if key.source == OWN_LABELS] or keys[:1]
+            return max(n_missing_labels(laws[key]) for key in leading_keys)
     return max(map(n_missing_labels, laws.values()), default=0)

@@ -21,9 +21,11 @@ POINTS = Stage("law_points", 4, (), (LAW_POINTS.name,))
 
 ENTROPY = "contrastive_entropy"
 FALLING = (ENTROPY, "loss")
-"""Measures of which less is better; for all others the loss is 1 − value."""
+"""Measures of which less is better, so that their value is the loss; for all others the loss is 1 − value."""
 
 REQUIRED_COLUMNS = ("size", "value")
+"""Columns without a default in an imported file."""
+
 UNKNOWN = "unnamed encoder"
 """Encoder name of rows without one, in a file where others have one."""
 
@@ -40,8 +42,8 @@ def law_points(file: str, output: Output) -> None:
     rows_read = _read(file)
     missing = [name for name in REQUIRED_COLUMNS if name not in rows_read.column_names]
     if missing:
-        had = ", ".join(rows_read.column_names)
-        raise InputError(f"{file} misses the columns {', '.join(missing)}; found {had}")
+        present = ", ".join(rows_read.column_names)
+        raise InputError(f"{file} misses the columns {', '.join(missing)}; found {present}")
     columns = {name: rows_read[name] for name in rows_read.column_names if name in LAW_POINTS.schema.names}
     n = rows_read.num_rows
     defaults = {"measure": pa.array([ENTROPY] * n, pa.string()), "source": pa.array([DEFAULT_SOURCE] * n, pa.string())}
@@ -54,6 +56,7 @@ def law_points(file: str, output: Output) -> None:
 
 
 def _read(file: str) -> pa.Table:
+    """Read a Parquet file by its ending, anything else as CSV."""
     try:
         return pq.read_table(file) if file.endswith(".parquet") else csv.read_csv(Path(file))
     except (OSError, pa.ArrowInvalid) as error:
@@ -61,36 +64,42 @@ def _read(file: str) -> pa.Table:
 
 
 def check(rows: pa.Table, where: str) -> None:
-    """Validate every row.
+    """Validate every row of `law_points`.
+
+    Args:
+        rows: the table to check.
+        where: where the rows come from, for the error message.
 
     Raises:
         InputError: names the first invalid row, counting from 1.
     """
     with np.errstate(invalid="ignore"):
-        size, loss = _numbers(rows["size"]), losses(rows)
-        models = _numbers(rows["parameters"])
-        bad = ~(size >= 0) | ~(loss > 0) | ~np.isfinite(loss) | (models <= 0)
-    if bad.any():
-        number = int(np.flatnonzero(bad)[0])
+        size = _numbers(rows["size"])
+        loss = losses(rows)
+        parameters = _numbers(rows["parameters"])
+        # NaN fails ~(x >= 0), so an unknown size is invalid; unknown parameters pass (x <= 0).
+        is_invalid = ~(size >= 0) | ~(loss > 0) | ~np.isfinite(loss) | (parameters <= 0)
+    if is_invalid.any():
+        first_invalid = int(np.flatnonzero(is_invalid)[0])
         rule = "size must be 0 or more, a loss and parameters above 0, and a measure of which more is better below 1"
-        raise InputError(f"{where}, row {number + 1}: {rule}")
+        raise InputError(f"{where}, row {first_invalid + 1}: {rule}")
 
 
 def losses(rows: pa.Table) -> Doubles:
-    """The loss of each row: the value, or 1 − value if more is better."""
+    """The loss of each row, shape (n_rows,): the value, or 1 − value if more is better; null becomes NaN."""
     value = _numbers(rows["value"])
-    falling = np.asarray(pc.is_in(rows["measure"], pa.array(FALLING)).to_numpy(zero_copy_only=False), bool)
-    return np.asarray(np.where(falling, value, 1 - value))
+    is_loss = np.asarray(pc.is_in(rows["measure"], pa.array(FALLING)).to_numpy(zero_copy_only=False), bool)
+    return np.asarray(np.where(is_loss, value, 1 - value))
 
 
 class LawKey(NamedTuple):
     """Identifies the points that one law is fitted to.
 
     Attributes:
-        measure: what is measured.
-        source: of the labels.
-        encoder: name, or full identity if two encoders share a name; None: all encoders of the source, told apart by
-            their parameters.
+        measure: the measure, for example `nDCG@10`.
+        source: the source of the training labels.
+        encoder: the encoder's name, or its full identity if two encoders share a name; None for all encoders of the
+            source, which are told apart by their parameters.
     """
 
     measure: str
@@ -109,22 +118,22 @@ def groups(rows: pa.Table) -> list[LawKey]:
     Encoders share a law only if each has a known and distinct number of parameters; otherwise a fit would treat the
     difference between two encoders as noise, so each gets its own law.
     """
-    key_rows = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
-    every = sorted(zip(key_rows["measure"].to_pylist(), key_rows["source"].to_pylist(), strict=True))
+    distinct = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
+    measure_sources = sorted(zip(distinct["measure"].to_pylist(), distinct["source"].to_pylist(), strict=True))
     return [
         LawKey(*measure_source, encoder)
-        for measure_source in every
-        for encoder in _encoders(_of_source(rows, *measure_source))
+        for measure_source in measure_sources
+        for encoder in _encoders(_rows_of_source(rows, *measure_source))
     ]
 
 
 def rows_of(rows: pa.Table, key: LawKey) -> pa.Table:
-    source_rows = _of_source(rows, key.measure, key.source)
-    return (
-        source_rows
-        if key.encoder is None
-        else source_rows.filter(pc.equal(pa.chunked_array([_names(source_rows)]), key.encoder))
-    )
+    """The rows of one law."""
+    source_rows = _rows_of_source(rows, key.measure, key.source)
+    if key.encoder is None:
+        return source_rows
+    encoder_names = pa.chunked_array([_encoder_names(source_rows)])
+    return source_rows.filter(pc.equal(encoder_names, key.encoder))
 
 
 def points_of(rows: pa.Table, key: LawKey) -> LawPoints:
@@ -133,35 +142,39 @@ def points_of(rows: pa.Table, key: LawKey) -> LawPoints:
     return LawPoints(_numbers(sorted_rows["size"]), _numbers(sorted_rows["parameters"]), losses(sorted_rows))
 
 
-def _of_source(rows: pa.Table, measure: str, source: str) -> pa.Table:
+def _rows_of_source(rows: pa.Table, measure: str, source: str) -> pa.Table:
     return rows.filter(pc.and_(pc.equal(rows["measure"], measure), pc.equal(rows["source"], source)))
 
 
 def _encoders(rows: pa.Table) -> list[str | None]:
-    """None if all encoders of the source may share a law, else the name of each."""
-    names = _names(rows)
-    pairs = pa.table({"encoder": names, "parameters": rows["parameters"]})
-    different = pairs.group_by(["encoder", "parameters"]).aggregate([])
-    n_parameters = different["parameters"].drop_null()
+    """[None] if all encoders of the source may share a law, otherwise the sorted name of each."""
+    names = _encoder_names(rows)
+    encoders = pa.table({"encoder": names, "parameters": rows["parameters"]})
+    encoders = encoders.group_by(["encoder", "parameters"]).aggregate([])
+    known_parameters = encoders["parameters"].drop_null()
     has_several = pc.count_distinct(names, mode="all").as_py() > 1
-    if not has_several or (len(n_parameters) == different.num_rows == len(pc.unique(n_parameters))):
+    has_distinct_parameters = len(known_parameters) == encoders.num_rows == len(pc.unique(known_parameters))
+    if not has_several or has_distinct_parameters:
         return [None]
     return sorted(names.unique().to_pylist())
 
 
-def _names(rows: pa.Table) -> pa.Array:
-    """Each row's encoder: its name, its identity if the name is ambiguous, or `UNKNOWN`."""
+def _encoder_names(rows: pa.Table) -> pa.Array:
+    """Each row's encoder: its name, its identity if the name is ambiguous, or `UNKNOWN`.
+
+    A name is ambiguous if it has several identities, or if its identity has several names.
+    """
     ids = pc.coalesce(rows["encoder_id"], rows["encoder"], UNKNOWN)
     names = pc.coalesce(rows["encoder"], rows["encoder_id"], UNKNOWN)
     id_names = pa.table({"id": ids, "name": names}).group_by(["id", "name"]).aggregate([])
     by_name = id_names.group_by("name").aggregate([("id", "count_distinct")])
     by_id = id_names.group_by("id").aggregate([("name", "count_distinct")])
-    twice = by_name.filter(pc.greater(by_name["id_count_distinct"], 1))["name"]
-    renamed = by_id.filter(pc.greater(by_id["name_count_distinct"], 1))["id"]
-    ambiguous = pc.or_(pc.is_in(names, value_set=twice), pc.is_in(ids, value_set=renamed))
+    shared_names = by_name.filter(pc.greater(by_name["id_count_distinct"], 1))["name"]
+    ids_with_several_names = by_id.filter(pc.greater(by_id["name_count_distinct"], 1))["id"]
+    ambiguous = pc.or_(pc.is_in(names, value_set=shared_names), pc.is_in(ids, value_set=ids_with_several_names))
     return pc.if_else(ambiguous, ids, names).combine_chunks()
 
 
 def _numbers(column: pa.ChunkedArray) -> Doubles:
-    """As floats, null as NaN."""
+    """The column as floats, with null as NaN."""
     return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)

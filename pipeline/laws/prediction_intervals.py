@@ -19,32 +19,39 @@ from darklode.pipeline.laws.functional_forms import LawPoints
 
 
 def refit_samples(full_fit: Fit, resamples: int, seed: int) -> Iterator[tuple[Fit, float]]:
-    """Refit the form to simulated data; yields each refit and the noise of a new point, in log units.
+    """Refit the form to simulated data; yields each refit and the simulated noise of a new point, in log units.
 
     Args:
-        full_fit: must have more points than constants.
+        full_fit: the fit to simulate from; must have more points than constants.
         resamples: number of refits.
-        seed: of the noise.
+        seed: seed of the noise.
     """
     n = len(full_fit.points)
-    draws = np.random.default_rng([seed, n])
-    free = n - full_fit.form.count
-    spread = np.sqrt((full_fit.residuals**2).sum() / free)
-    curve = full_fit.predict(full_fit.points)
+    random = np.random.default_rng([seed, n])
+    degrees_of_freedom = n - full_fit.form.count
+    residual_std = np.sqrt((full_fit.residuals**2).sum() / degrees_of_freedom)
+    predicted = full_fit.predict(full_fit.points)
     for _ in range(resamples):
-        sample_spread = spread * np.sqrt(free / draws.chisquare(free))
-        drawn = curve * np.exp(draws.normal(0, sample_spread, n))
-        yield (
-            fit(full_fit.form, full_fit.points.with_values(drawn), full_fit.at[None]),
-            float(draws.normal(0, sample_spread)),
-        )
+        sampled_std = residual_std * np.sqrt(degrees_of_freedom / random.chisquare(degrees_of_freedom))
+        simulated = predicted * np.exp(random.normal(0, sampled_std, n))
+        refit = fit(full_fit.form, full_fit.points.with_values(simulated), full_fit.at[None])
+        yield refit, float(random.normal(0, sampled_std))
 
 
 def confidence_band(full_fit: Fit, places: LawPoints, resamples: int, seed: int) -> tuple[Doubles, Doubles]:
-    """The 95 % interval of a new point at each place; NaN if there are too few points."""
+    """Lower and upper ends of the 95 % interval of a new point at each place, each of shape (n_places,).
+
+    NaN if the fit does not have more points than constants.
+
+    Args:
+        full_fit: the fit to simulate from.
+        places: sizes and models to predict at.
+        resamples: number of refits.
+        seed: seed of the noise.
+    """
     if len(full_fit.points) <= full_fit.form.count:
         return np.full(len(places), np.nan), np.full(len(places), np.nan)
-    drawn = [refit.predict(places) * np.exp(noise) for refit, noise in refit_samples(full_fit, resamples, seed)]
+    simulated = [refit.predict(places) * np.exp(noise) for refit, noise in refit_samples(full_fit, resamples, seed)]
     # Between 2.5 % and 97.5 % of 100 draws by the common rule lie 93 % of new ones; by this one 95 %, however few.
-    low, high = np.percentile(drawn, ENDS, axis=0, method="weibull")
+    low, high = np.percentile(simulated, ENDS, axis=0, method="weibull")
     return low, high

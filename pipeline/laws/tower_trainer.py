@@ -41,8 +41,8 @@ class DualTowerTrainer:
     step 0 is the same at each size and uses no label.
 
     Attributes:
-        dual: views, losses, steps and rates.
-        lora: rank, alpha and target modules.
+        dual: settings of the two towers: views, losses, steps and learning rates.
+        lora: settings of the LoRA adapters: rank, alpha and target modules.
     """
 
     dual: DualSettings
@@ -68,7 +68,7 @@ class DualTowerTrainer:
         return min(n_validation, self.dual.eval_queries)
 
     def train(self, data: GridData, task: Task, point: PointKey, on_progress: OnProgress) -> TrainedModel:
-        """Keeps the best evaluation of all trials; the first one wins ties."""
+        """Train one trial per learning rate and temperature; return the best evaluated one, the first of equal ones."""
         best: tuple[float, str, Weights | None] | None = None
         with tempfile.TemporaryDirectory(prefix="darklode-cell-") as scratch:
             triplets = write_point_triplets(data, task, point, scratch)
@@ -96,7 +96,8 @@ class DualTowerTrainer:
         from darklode.pipeline.train.fit.determinism import deterministic
 
         with deterministic(trial.seed):
-            towers, stream = self._initial_towers(data), TripletStream(triplets, self.dual.batch_size, trial.seed)
+            towers = self._initial_towers(data)
+            stream = TripletStream(triplets, self.dual.batch_size, trial.seed)
             return train_towers(stream, sample, towers, self.dual, trial, on_step)
 
     @contextmanager
@@ -106,7 +107,8 @@ class DualTowerTrainer:
 
         base = data.base
         with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch, deterministic(0):
-            towers, folder = self._initial_towers(data), Path(scratch) / NAME
+            towers = self._initial_towers(data)
+            folder = Path(scratch) / NAME
             if model.weights is not None:
                 towers.restore(model.weights)
             towers.merged_query_tower().save_pretrained(str(folder), create_model_card=False)
@@ -121,9 +123,11 @@ class DualTowerTrainer:
 
     @property
     def _trial_settings(self) -> list[tuple[float, float]]:
+        """All combinations of learning rate and temperature."""
         return list(product(self.dual.learning_rates, self.dual.temperatures))
 
 
 def _encoder(base: BaseEncoder) -> SentenceTransformersSettings:
+    """The settings of the encoder, which must be a Sentence Transformers model: others cannot be trained."""
     assert isinstance(base.encoder, SentenceTransformersSettings)
     return base.encoder

@@ -23,9 +23,9 @@ class PointKey:
     """A grid point of an encoder.
 
     Attributes:
-        source: of the labels.
-        size: number of labelled queries.
-        seed: of all random draws.
+        source: name of the label source.
+        size: number of labelled training queries; 0 is the untrained encoder.
+        seed: seed of the sampled queries and of training.
     """
 
     source: str
@@ -42,11 +42,11 @@ class GridData:
     """What all grid points of an encoder train on and are tested with.
 
     Attributes:
-        tables: of `adaptation_pairs`, and what the trainer reads besides.
-        base: the encoder.
-        seed: of samples that all grid points share.
+        tables: tables of the stage `adaptation_pairs`, and those in `GridTrainer.tables_read`.
+        base: the encoder that training starts from.
+        seed: seed of the samples that all grid points share.
         task: all training and validation queries with the run's labels.
-        queries: the test queries.
+        queries: the test queries, the same for all grid points.
         can_select: whether there are enough validation queries to select settings and steps.
     """
 
@@ -63,9 +63,9 @@ class TrainedModel:
     """The selected model of a grid point.
 
     Attributes:
-        chosen: setting, and step or share of the way; `base` means step 0.
+        chosen: the selected setting and step, or how much of the trained change is applied; `base` means untrained.
         pairs: number of training pairs.
-        weights: in the trainer's own format; None means step 0.
+        weights: weights in the trainer's own format; None means untrained.
     """
 
     chosen: str
@@ -74,6 +74,7 @@ class TrainedModel:
 
 
 UNTRAINED = TrainedModel("base", 0, None)
+"""The encoder as it is, without training."""
 
 
 class GridTrainer(Protocol):

@@ -1,5 +1,8 @@
 """Decide whether points follow a law, by rules that are fixed before the held-out largest points are used.
 
+A *place* is a pair of size (labelled queries) and model (its number of parameters); it has one point per seed. A law is
+*claimed* by rules 1 to 7, which do not use the held-out points, and *accepted* if rule 8 confirms it.
+
 1. Places whose mean loss is above 90 % of chance are left out (plateau).
 2. The largest sizes (and the largest models, if both vary) are held out.
 3. No law if the loss at the largest fitted size is not lower than at the smallest.
@@ -28,15 +31,18 @@ from darklode.pipeline.laws.functional_forms import CONSTANT, FORMS, FunctionalF
 from darklode.pipeline.laws.prediction_intervals import confidence_band
 
 PLATEAU = 0.9
-"""Share of the loss of chance above which a place counts as plateau."""
+"""Share of the chance loss above which a place is on the plateau, where an encoder has learned too little for the power
+law to have begun; fitting such places bends the curve.
+"""
 
 MAX_ERROR = 0.03
-"""Maximum relative error of the prediction of a size that was not fitted."""
+"""Maximum relative error of the predicted loss at a size that was not fitted. Raising it accepts weaker laws."""
 
 MAX_INTERVAL = 0.05
 """Maximum relative half-width of the 95 % interval at the held-out size; a wider one could not refute a law."""
 
 LAW, NO_LAW, UNKNOWN = "law", "no law", "not identifiable yet"
+"""Verdicts: accepted; refuted; or too few or too noisy points to decide."""
 
 
 @dataclass
@@ -44,20 +50,20 @@ class LawResult:
     """The verdict on one set of points.
 
     Attributes:
-        points: all points.
-        verdict: law, no law, or not identifiable yet.
-        reason: a sentence.
-        plateau: points left out because they are near chance, shape (n,).
-        held_out: points held out, shape (n,).
-        fits: one fit per form, to the remaining points.
-        chosen: the fit with the lowest AICc, if any.
-        error: relative error on the held-out places, see `prediction_error`.
-        naive: relative error of the naive forecast there; NaN for several models.
+        points: all n points.
+        plateau: mask of the points left out because their place is near chance, shape (n,).
+        held_out: mask of the points held out to test the law, shape (n,).
+        places: every distinct (size, model), without losses.
+        mean_loss: mean loss at each place, shape (n_places,).
+        fits: one fit per form to the fitted points, which are neither on the plateau nor held out.
+        chosen: the fit with the lowest AICc; None if no form could be fitted.
+        verdict: `LAW`, `NO_LAW` or `UNKNOWN`.
+        reason: why, as a sentence part; empty for a law without caveat.
+        error: relative error of the chosen fit at the held-out places, see `prediction_error`.
+        naive: relative error there of the naive forecast "same as the size before"; NaN if size and model vary.
         claimed: whether a law was claimed before the held-out points were used.
-        places: every (size, model).
-        mean_loss: mean loss at each place.
         ends: 95 % interval of a new point at each place by the chosen fit, shape (2, n_places).
-        full_fit: the chosen form fitted to all points off the plateau, if a law is accepted.
+        full_fit: the chosen form fitted to all points off the plateau; None unless a law is accepted.
     """
 
     points: LawPoints
@@ -77,180 +83,203 @@ class LawResult:
 
     @property
     def held_places(self) -> NDArray[np.bool_]:
-        """Mask of the held-out places."""
+        """Mask of the held-out places, shape (n_places,)."""
         return is_member(self.places, self.points.take(self.held_out))
 
     @property
     def plateau_of_places(self) -> NDArray[np.bool_]:
-        """Mask of the places on the plateau."""
+        """Mask of the places on the plateau, shape (n_places,)."""
         return is_member(self.places, self.points.take(self.plateau))
 
 
 def find_law(points: LawPoints, chance: float | None, resamples: int, seed: int) -> LawResult:
-    """Look for a law.
+    """Decide whether points follow a law, by the rules of this module.
 
     Args:
-        points: of one measure and one label source.
-        chance: loss of an encoder that knows nothing; None if unknown.
-        resamples: for the interval.
-        seed: of the draws.
+        points: points of one measure and one label source.
+        chance: loss of an encoder that ranks at random; None if unknown, and then no place is on the plateau.
+        resamples: number of refits behind the interval at the held-out place.
+        seed: seed of the refits.
     """
     plateau = _plateau(points, chance)
-    above_chance = points.take(~plateau)
-    held_out = np.zeros(len(points), bool)
-    held_out[~plateau] = largest(above_chance)
-    result = LawResult(points, plateau, held_out, *mean_losses(points))
-    if n_invalid := int((points.value <= 0).sum()):
-        result.verdict, result.reason = (
-            NO_LAW,
-            format.zero_loss(n_invalid, len(points)),
-        )
+    off_plateau = points.take(~plateau)
+    held_out_mask = np.zeros(len(points), bool)
+    held_out_mask[~plateau] = largest(off_plateau)
+    result = LawResult(points, plateau, held_out_mask, *mean_losses(points))
+    if n_without_loss := int((points.value <= 0).sum()):
+        result.verdict = NO_LAW
+        result.reason = format.zero_loss(n_without_loss, len(points))
         return result
-    fitted, beyond = points.take(~plateau & ~held_out), points.take(held_out)
-    forms = (
-        [form for form in fitting_forms(above_chance) if len(_places(fitted)) >= form.count]
-        if len(above_chance)
-        else []
-    )
-    result.fits = [fit(form, fitted) for form in forms]
+    fitted = points.take(~plateau & ~held_out_mask)
+    held_out = points.take(held_out_mask)
+    if len(off_plateau):
+        n_places = len(_places(fitted))
+        result.fits = [fit(form, fitted) for form in fitting_forms(off_plateau) if n_places >= form.count]
     result.chosen = min(result.fits, key=lambda fit: (fit.aicc, fit.form.count), default=None)
     if result.chosen is not None:
         result.ends = np.stack(confidence_band(result.chosen, result.places, resamples, seed))
-    result.verdict, result.reason = _claim(result, fitted, beyond)
+    result.verdict, result.reason = _claim(result, fitted, held_out)
     result.claimed = result.verdict == LAW
     if result.chosen is not None:
-        result.error, result.naive = prediction_error(result.chosen, beyond), _naive_forecast(fitted, beyond)
+        result.error = prediction_error(result.chosen, held_out)
+        result.naive = _naive_forecast(fitted, held_out)
+    # `not <=` also refutes a law whose error is NaN because nothing was held out.
     if result.claimed and not result.error <= MAX_ERROR:
-        result.verdict, result.reason = NO_LAW, format.missed_after_claim(result.error)
+        result.verdict = NO_LAW
+        result.reason = format.missed_after_claim(result.error)
     elif result.claimed and result.chosen is not None:
-        result.full_fit = fit(result.chosen.form, above_chance)
+        result.full_fit = fit(result.chosen.form, off_plateau)
     return result
 
 
 def from_recorded(points: LawPoints, chance: float | None, row: Mapping[str, Any]) -> LawResult:
     """Rebuild what a plan needs from a recorded verdict: the verdict and, for a law, its fit to all points.
 
+    Only the recorded form is fitted; `fits`, `chosen` and the errors stay empty, and nothing is held out.
+
     Args:
-        points: the points that were judged.
-        chance: as it was then.
-        row: their row of `law_verdicts`.
+        points: the points that the verdict is about.
+        chance: loss of an encoder that ranks at random, the same as for the verdict; another one changes the plateau.
+        row: the row of `law_verdicts`.
     """
     result = LawResult(points, _plateau(points, chance), np.zeros(len(points), bool), *mean_losses(points))
-    result.verdict, result.reason = row["verdict"], row["reason"]
+    result.verdict = row["verdict"]
+    result.reason = row["reason"]
     if result.verdict == LAW:
         result.full_fit = fit(FORMS[row["form"]], points.take(~result.plateau))
     return result
 
 
 def largest(points: LawPoints) -> NDArray[np.bool_]:
-    """Mask of the points of the largest size and, if models vary, of the largest model."""
+    """Mask of the points of the largest size, if sizes vary, and of those of the largest model, if models vary."""
     if not len(points):
         return np.zeros(0, bool)
-    models = points.parameters[~np.isnan(points.parameters)]
-    out = np.zeros(len(points), bool)
+    known_parameters = points.parameters[~np.isnan(points.parameters)]
+    mask = np.zeros(len(points), bool)
     if len(np.unique(points.size)) > 1:
-        out |= points.size == points.size.max()
-    if len(np.unique(models)) > 1:
-        out |= points.parameters == models.max()
-    return out
+        mask |= points.size == points.size.max()
+    if len(np.unique(known_parameters)) > 1:
+        mask |= points.parameters == known_parameters.max()
+    return mask
 
 
 def prediction_error(fit: Fit, beyond: LawPoints) -> float:
-    """Mean relative error of a fit at each place's mean loss.
+    """Mean relative error of a fit's predictions of the mean loss at each place; NaN without points.
 
-    If size and model vary, the worse of two means: over the places of the largest model, and over the others.
+    If size and model vary, the worse of two means: over the places of the largest model, and over the others. A single
+    mean could hide a bad prediction along one of the two directions.
+
+    Args:
+        fit: the fit to test.
+        beyond: points that the fit has not used.
     """
-    places, means = mean_losses(beyond)
-    errors = np.abs(fit.predict(places) / means - 1)
-    new = places.parameters == np.nan_to_num(places.parameters).max(initial=0)
-    return max((float(errors[side].mean()) for side in (new, ~new) if side.any()), default=float("nan"))
+    places, actual_losses = mean_losses(beyond)
+    errors = np.abs(fit.predict(places) / actual_losses - 1)
+    is_largest_model = places.parameters == np.nan_to_num(places.parameters).max(initial=0)
+    means = [float(errors[mask].mean()) for mask in (is_largest_model, ~is_largest_model) if mask.any()]
+    return max(means, default=float("nan"))
 
 
-def _claim(result: LawResult, fitted: LawPoints, beyond: LawPoints) -> tuple[str, str]:
-    """The verdict before the held-out points are used."""
-    if _flat(fitted):
+def _claim(result: LawResult, fitted: LawPoints, held_out: LawPoints) -> tuple[str, str]:
+    """Verdict and reason by rules 3 to 7; of the held-out points, only the places are used, not the losses."""
+    if _is_flat(fitted):
         return NO_LAW, format.FLAT
-    best_fit, n = result.chosen, len(_places(fitted))
-    if best_fit is None or n <= best_fit.form.count or np.isinf(best_fit.aicc):
+    best_fit = result.chosen
+    n_places = len(_places(fitted))
+    if best_fit is None or n_places <= best_fit.form.count or np.isinf(best_fit.aicc):
         form = best_fit.form if best_fit else fitting_forms(fitted)[0] if len(fitted) else None
         requirement = None if form is None else (form.formula, form.count)
-        return UNKNOWN, format.too_few_points(requirement, len(fitted), n, int(result.plateau.sum()))
+        return UNKNOWN, format.too_few_points(requirement, len(fitted), n_places, int(result.plateau.sum()))
     if fit(CONSTANT, fitted).aicc <= best_fit.aicc:
         return NO_LAW, format.CONSTANT_WINS
-    reason = _was_predictable(best_fit.form, fitted)
-    if reason:
-        return reason
+    failed_check = _failed_earlier_check(best_fit.form, fitted)
+    if failed_check:
+        return failed_check
     assert result.ends is not None
-    low, high = result.ends[:, is_member(result.places, beyond)]
-    width = float(np.log(high / low).max() / 2) if len(low) else float("inf")
-    if not width <= MAX_INTERVAL:
-        return UNKNOWN, format.wide_interval(width, MAX_INTERVAL)
-    bounds = best_fit.form.bounds_hit(best_fit.at, best_fit.frame)
-    return LAW, format.degenerate(bounds) if bounds else ""
+    low, high = result.ends[:, is_member(result.places, held_out)]
+    half_width = float(np.log(high / low).max() / 2) if len(low) else float("inf")
+    if not half_width <= MAX_INTERVAL:  # also if it is NaN
+        return UNKNOWN, format.wide_interval(half_width, MAX_INTERVAL)
+    bounds_hit = best_fit.form.bounds_hit(best_fit.at, best_fit.frame)
+    return LAW, format.degenerate(bounds_hit) if bounds_hit else ""
 
 
-def _was_predictable(form: FunctionalForm, fitted: LawPoints) -> tuple[str, str] | None:
-    """Whether the form, fitted to even smaller sizes, would have passed the same test."""
-    inner = largest(fitted)
-    smaller, last = fitted.take(~inner), fitted.take(inner)
+def _failed_earlier_check(form: FunctionalForm, fitted: LawPoints) -> tuple[str, str] | None:
+    """Verdict and reason if rule 6 fails; None if it passes.
+
+    The rule holds out the largest of the fitted sizes, fits the form to the smaller ones, and tests it as rule 8 does.
+    """
+    held_out_mask = largest(fitted)
+    smaller = fitted.take(~held_out_mask)
+    largest_fitted = fitted.take(held_out_mask)
     if len(_places(smaller)) < form.count:
         return UNKNOWN, format.sizes_needed(form.count)
-    error, naive = prediction_error(fit(form, smaller), last), _naive_forecast(smaller, last)
+    error = prediction_error(fit(form, smaller), largest_fitted)
+    naive_error = _naive_forecast(smaller, largest_fitted)
     if not error <= MAX_ERROR:
         return NO_LAW, format.missed_fitted(error)
-    if error >= naive:
-        return NO_LAW, format.missed_fitted(error, naive)
+    if error >= naive_error:
+        return NO_LAW, format.missed_fitted(error, naive_error)
     return None
 
 
 def _plateau(points: LawPoints, chance: float | None) -> NDArray[np.bool_]:
-    """Mask of the points at places near chance."""
+    """Mask of the points at places whose mean loss is near chance, shape (n,)."""
     if chance is None or not len(points):
         return np.zeros(len(points), bool)
-    places, means = mean_losses(points)
-    return is_member(points, places.take(means > PLATEAU * chance))
+    places, place_means = mean_losses(points)
+    return is_member(points, places.take(place_means > PLATEAU * chance))
 
 
 def is_member(points: LawPoints, other_points: LawPoints) -> NDArray[np.bool_]:
-    """Mask of the points whose (size, model) occurs in `other_points`."""
-    return np.asarray((_keys(points)[:, None] == _keys(other_points)[None]).all(axis=2).any(axis=1))
+    """Mask of the points whose place occurs in `other_points`, shape (n,)."""
+    return np.asarray((_place_keys(points)[:, None] == _place_keys(other_points)[None]).all(axis=2).any(axis=1))
 
 
-def _keys(points: LawPoints) -> Doubles:
+def _place_keys(points: LawPoints) -> Doubles:
+    """The place of each point as (parameters, size), shape (n, 2).
+
+    Unknown parameters become −1, because NaN does not equal itself.
+    """
     return np.column_stack([np.nan_to_num(points.parameters, nan=-1), points.size])
 
 
 def _places(points: LawPoints) -> Doubles:
-    """Distinct (size, model) pairs, ascending."""
-    return np.unique(_keys(points), axis=0)
+    """Keys of the distinct places, ascending by parameters, then size, shape (n_places, 2)."""
+    return np.unique(_place_keys(points), axis=0)
 
 
 def mean_losses(points: LawPoints) -> tuple[LawPoints, Doubles]:
-    """Each place and its mean loss."""
-    keys = _keys(points)
-    places, number = np.unique(keys, axis=0, return_inverse=True)
-    number = number.reshape(-1)
-    means = np.bincount(number, points.value) / np.bincount(number) if len(keys) else np.empty(0)
-    n_parameters = np.where(places[:, 0] < 0, np.nan, places[:, 0])
-    return points.with_sizes(places[:, 1], n_parameters), means
+    """Each distinct place, ascending by parameters, then size, and its mean loss, shape (n_places,)."""
+    keys = _place_keys(points)
+    places, place_index = np.unique(keys, axis=0, return_inverse=True)
+    place_index = place_index.reshape(-1)  # NumPy 2.0 returns shape (n, 1)
+    means = np.bincount(place_index, points.value) / np.bincount(place_index) if len(keys) else np.empty(0)
+    parameters = np.where(places[:, 0] < 0, np.nan, places[:, 0])
+    return points.with_sizes(places[:, 1], parameters), means
 
 
-def _in_turn(points: LawPoints) -> Doubles | None:
-    """Mean losses ordered by what varies; None if size and model both vary."""
+def _ordered_losses(points: LawPoints) -> Doubles | None:
+    """Mean losses by ascending size or model, whichever varies; None if both vary, because then no order exists."""
     places, means = mean_losses(points)
-    models = np.unique(places.parameters[~np.isnan(places.parameters)])
-    if len(models) > 1 and len(np.unique(places.size)) > 1:
+    model_sizes = np.unique(places.parameters[~np.isnan(places.parameters)])
+    if len(model_sizes) > 1 and len(np.unique(places.size)) > 1:
         return None
     return means
 
 
-def _flat(points: LawPoints) -> bool:
-    means = _in_turn(points)
+def _is_flat(points: LawPoints) -> bool:
+    """Whether the loss at the largest place is not lower than at the smallest (rule 3)."""
+    means = _ordered_losses(points)
     return means is not None and len(means) > 1 and bool(means[-1] >= means[0])
 
 
 def _naive_forecast(before: LawPoints, after: LawPoints) -> float:
-    forecast, other = _in_turn(before), _in_turn(after)
-    if forecast is None or other is None or not len(forecast) or not len(other):
+    """Mean relative error at `after` of the forecast "same as at the largest place of `before`".
+
+    NaN if size and model vary, or if either side has no points.
+    """
+    losses_before, losses_after = _ordered_losses(before), _ordered_losses(after)
+    if losses_before is None or losses_after is None or not len(losses_before) or not len(losses_after):
         return float("nan")
-    return float(np.abs(forecast[-1] / other - 1).mean())
+    return float(np.abs(losses_before[-1] / losses_after - 1).mean())

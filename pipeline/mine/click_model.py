@@ -1,6 +1,8 @@
-"""Position bias: click share by position (COEC), or examination probability (PBM).
+"""Position bias: click share by position (COEC), or examination probability (PBM, the position-based model).
 
-Also the distribution of actual over expected clicks across documents: the prior that shrinks small counts.
+Users click on high positions more often, whatever is shown there. Dividing clicks by the clicks expected at their
+positions corrects for this. The stage also learns the distribution of actual over expected clicks across documents:
+the prior that shrinks small counts.
 """
 
 from datetime import date
@@ -26,6 +28,7 @@ MAX_ROWS = 2_000_000
 """Maximum (query, document, position) rows of a tenant to fit the position-based model on, most frequent first."""
 
 EM_ITERATIONS = 50
+"""Iterations of expectation maximization; a fixed number, without a test for convergence."""
 
 MAX_CLICK_PROBABILITY = 0.99
 """Maximum probability of a click, so that -log(1 - p) stays finite."""
@@ -81,11 +84,11 @@ def click_model(
     """Learn position bias and prior from admitted impressions up to a day; nothing for the model `paper`.
 
     Args:
-        tables: `impressions`.
-        output: `click_model` and `click_prior`.
-        click: which model.
-        logs: whose searches count.
-        through: the last day to learn from; None: no day is settled yet, and any click counts.
+        tables: tables that contain `impressions`.
+        output: receives `click_model` and `click_prior`.
+        click: settings; `model` selects COEC, PBM or none.
+        logs: settings; the bot rules decide which sessions do not count.
+        through: the last day to learn from; None: no day is settled yet, so there is no model, and any click counts.
 
     Source: COEC: Zhang and Jones (2007); PBM by expectation maximization: Chuklin, Markov and de Rijke (2015), 4.2.
     """
@@ -99,48 +102,51 @@ def click_model(
             connection.execute(SEEN_OF_A_DAY.format(people=exposures.people))
             exposures.drop(connection)
         shares: pa.Table = connection.sql(SHARES).to_arrow_table()
-        places = _position_shares(connection, shares, click.model)
-        connection.register("click_model", places)
+        model_rows = _fit_tenants(connection, shares, click.model)
+        connection.register("click_model", model_rows)
         priors = _priors(connection.sql(RATIOS).to_arrow_table())
-    output.write("click_model", places)
+    output.write("click_model", model_rows)
     output.write("click_prior", priors)
     version = digest([*output.parts["click_model"], *output.parts["click_prior"]])
     output.facts |= {"version": f"{click.model}:{version}", "through": through and through.isoformat()}
 
 
-def _position_shares(connection: duckdb.DuckDBPyConnection, shares: pa.Table, model: str) -> pa.Table:
+def _fit_tenants(connection: duckdb.DuckDBPyConnection, shares: pa.Table, model: str) -> pa.Table:
     """Rows of `click_model` for each tenant."""
     tenants = pc.unique(shares["tenant"]).to_pylist()
     return pa.concat_tables(
-        [CLICK_MODEL.empty(), *(_tenant_model(connection, shares, tenant, model) for tenant in tenants)]
+        [CLICK_MODEL.empty(), *(_fit_tenant(connection, shares, tenant, model) for tenant in tenants)]
     )
 
 
-def _tenant_model(connection: duckdb.DuckDBPyConnection, shares: pa.Table, tenant: str, model: str) -> pa.Table:
-    own = shares.filter(pc.equal(shares["tenant"], tenant))
-    expected, shown = own["expected"].to_numpy(), own["exposures"].to_numpy()
-    examination_prior = expected / max(expected.max(initial=0), 1e-9)
+def _fit_tenant(connection: duckdb.DuckDBPyConnection, shares: pa.Table, tenant: str, model: str) -> pa.Table:
+    """Rows of `click_model` for a tenant: click and examination probability of each position."""
+    tenant_shares = shares.filter(pc.equal(shares["tenant"], tenant))
+    expected = tenant_shares["expected"].to_numpy()
+    exposures = tenant_shares["exposures"].to_numpy()
+    examined = expected / max(expected.max(initial=0), 1e-9)
     if model == "pbm":
         parameters = {"tenant": tenant, "most": MAX_ROWS}
         rows = connection.sql(MOST_SHOWN, params=parameters).fetchnumpy()
-        position_index = np.searchsorted(own["position"].to_numpy(), rows["position"])
-        examination_prior = examination(rows["pair"], position_index, rows["exposures"], rows["clicks"], expected)
-        expected = examination_prior * (expected @ shown) / max(examination_prior @ shown, 1e-9)
+        position_index = np.searchsorted(tenant_shares["position"].to_numpy(), rows["position"])
+        examined = examination(rows["pair"], position_index, rows["exposures"], rows["clicks"], expected)
+        # Scaled so that the expected clicks add up to the actual clicks.
+        expected = examined * (expected @ exposures) / max(examined @ exposures, 1e-9)
     learned = {
         "chance": expected,
-        "looked": examination_prior,
+        "looked": examined,
         "risk": -np.log1p(-np.minimum(expected, MAX_CLICK_PROBABILITY)),
     }
     rounded = {name: np.round(values, 6) for name, values in learned.items()}
-    return CLICK_MODEL.rows({name: own[name] for name in ("tenant", "position", "exposures")} | rounded)
+    return CLICK_MODEL.rows({name: tenant_shares[name] for name in ("tenant", "position", "exposures")} | rounded)
 
 
 def _priors(ratios: pa.Table) -> pa.Table:
     """Rows of `click_prior`, from the joint counts of clicks and expected clicks."""
     rows = []
     for tenant in pc.unique(ratios["tenant"]).to_pylist():
-        own = ratios.filter(pc.equal(ratios["tenant"], tenant))
-        shape, rate = gamma_prior(*(own[name].to_numpy() for name in ("clicks", "expected", "pairs")))
+        tenant_ratios = ratios.filter(pc.equal(ratios["tenant"], tenant))
+        shape, rate = gamma_prior(*(tenant_ratios[name].to_numpy() for name in ("clicks", "expected", "pairs")))
         rows.append({"tenant": tenant, "shape": shape, "rate": rate})
     return pa.Table.from_pylist(rows, CLICK_PRIOR.schema)
 
@@ -154,20 +160,24 @@ def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float
     maximize the marginal likelihood.
 
     Args:
-        clicks: of a query and document, shape (n_rows,).
-        expected: clicks expected at its positions, shape (n_rows,).
+        clicks: number of clicks of a (query, document) pair, shape (n_rows,).
+        expected: clicks expected at the positions where the pair was shown, shape (n_rows,).
         pairs: number of (query, document) pairs with these two values, shape (n_rows,).
 
     Source: empirical Bayes after Robbins (1956); the gamma-Poisson shrinker of DuMouchel (1999) with one component.
     """
 
-    def loss(logs: _Floats) -> tuple[float, _Floats]:
-        shape, rate = np.exp(logs)
-        share = np.log(rate / (rate + expected))
-        likely = gammaln(shape + clicks) - gammaln(shape) + shape * share - clicks * np.log(rate + expected)
-        by_shape = digamma(shape + clicks) - digamma(shape) + share
-        by_rate = shape / rate - (shape + clicks) / (rate + expected)
-        return -float(pairs @ likely), -np.array([shape * (pairs @ by_shape), rate * (pairs @ by_rate)])
+    def loss(log_parameters: _Floats) -> tuple[float, _Floats]:
+        """Negative log likelihood without constants, and its gradient by log shape and log rate."""
+        shape, rate = np.exp(log_parameters)
+        log_shrinkage = np.log(rate / (rate + expected))
+        log_likelihood = (
+            gammaln(shape + clicks) - gammaln(shape) + shape * log_shrinkage - clicks * np.log(rate + expected)
+        )
+        gradient_shape = digamma(shape + clicks) - digamma(shape) + log_shrinkage
+        gradient_rate = shape / rate - (shape + clicks) / (rate + expected)
+        gradient = np.array([shape * (pairs @ gradient_shape), rate * (pairs @ gradient_rate)])
+        return -float(pairs @ log_likelihood), -gradient
 
     fit = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=[LOG_BOUNDS] * 2)
     shape, rate = np.round(np.exp(fit.x), 4)
@@ -187,14 +197,17 @@ def examination(pair: _Ints, position_index: _Ints, exposures: _Ints, clicks: _I
         first: initial examination, above 0, shape (n_places,).
     """
     examined = np.clip(first / max(first.max(initial=0), 1e-9), 1e-3, 1)
-    drawn = np.full(int(pair.max(initial=-1)) + 1, 0.5)
-    shown_at, shown_of = np.bincount(position_index, exposures, len(examined)), np.bincount(pair, exposures, len(drawn))
+    attractive = np.full(int(pair.max(initial=-1)) + 1, 0.5)
+    position_exposures = np.maximum(np.bincount(position_index, exposures, len(examined)), 1)
+    pair_exposures = np.maximum(np.bincount(pair, exposures, len(attractive)), 1)
     for _ in range(EM_ITERATIONS):
-        theta, alpha = examined[position_index], drawn[pair]
-        passed = (exposures - clicks) / np.maximum(1 - theta * alpha, 1e-9)
-        expected_examinations = clicks + passed * theta * (1 - alpha)
-        liked = clicks + passed * alpha * (1 - theta)
-        examined = np.bincount(position_index, expected_examinations, len(examined)) / np.maximum(shown_at, 1)
-        drawn = np.bincount(pair, liked, len(drawn)) / np.maximum(shown_of, 1)
+        # theta and alpha as in the source: examination of the position, attractiveness of the pair.
+        theta = examined[position_index]
+        alpha = attractive[pair]
+        skips_by_probability = (exposures - clicks) / np.maximum(1 - theta * alpha, 1e-9)
+        expected_examinations = clicks + skips_by_probability * theta * (1 - alpha)
+        expected_attractions = clicks + skips_by_probability * alpha * (1 - theta)
+        examined = np.bincount(position_index, expected_examinations, len(examined)) / position_exposures
+        attractive = np.bincount(pair, expected_attractions, len(attractive)) / pair_exposures
     relative: _Floats = examined / max(examined.max(initial=0), 1e-9)
     return relative

@@ -16,14 +16,16 @@ def digests(days: Days) -> dict[str, str]:
 
 def chain_fingerprints(days: Mapping[str, str]) -> dict[str, str]:
     """Fingerprint of each day and all days before it: a changed day changes all later ones."""
-    chain, link = {}, ""
-    for day, digest in sorted(days.items()):
-        chain[day] = link = key_of(link, day, digest)
-    return chain
+    chained: dict[str, str] = {}
+    fingerprint = ""
+    for day, day_fingerprint in sorted(days.items()):
+        fingerprint = key_of(fingerprint, day, day_fingerprint)
+        chained[day] = fingerprint
+    return chained
 
 
 def days_until(days: Mapping[str, str], last: date | None) -> dict[str, str]:
-    """The days up to and including one; none for None."""
+    """The days up to and including `last`; none if `last` is None."""
     return {} if last is None else {day: digest for day, digest in days.items() if day <= last.isoformat()}
 
 
@@ -43,8 +45,9 @@ def settled_through(
         late_days: events may arrive this many days late.
         requested: last day of the log when learning was requested.
     """
-    begins = first + (last - first) // timedelta(refresh_days) * timedelta(refresh_days) if refresh_days else first
-    if requested is not None and requested >= begins:
-        begins = min(requested, last) + timedelta(1)
-    through = begins - timedelta(1 + late_days)
+    period = timedelta(refresh_days)
+    period_start = first + (last - first) // period * period if refresh_days else first
+    if requested is not None and requested >= period_start:
+        period_start = min(requested, last) + timedelta(1)
+    through = period_start - timedelta(1 + late_days)
     return through if through >= first else None

@@ -59,12 +59,21 @@ SPELLINGS_OF_A_DAY = """
     GROUP BY tenant, query_id, query ORDER BY tenant, query_id, query
 """
 
+# Rows of the earlier evidence of a day that its present evidence lacks.
 LOST = "SELECT count(*) FROM click_evidence ANTI JOIN present USING (tenant, query_id, doc_id)"
 
 
 @dataclass(frozen=True)
 class LogDay:
-    """One day of the log as a shard; `log` has no other days."""
+    """A shard that summarizes one day of the log.
+
+    Attributes:
+        log: the admitted rows, restricted to the day.
+        day: ISO date.
+        click: what counts as exposed and as satisfied.
+        logs: the bot rules.
+        folder: where the shard's result is saved, so that an interrupted run can resume.
+    """
 
     log: AdmittedRows
     day: str
@@ -80,33 +89,44 @@ class LogDay:
 def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSettings, spread: Spread = here) -> None:
     """Sum each admitted day by query and document, and by spelling; unchanged days are not read again.
 
+    Args:
+        tables: tables that contain `impressions`, `click_model` and, after admission, `log_days`.
+        output: receives `click_evidence` and `query_spellings`, and the fact `contains`.
+        click: what counts as exposed and as satisfied.
+        logs: the bot rules.
+        spread: runs the shards, one per day.
+
     Source: ScalingNote, 4.1 (clicked documents; documents exposed but not clicked).
     """
     log = AdmittedRows.from_tables(tables)
-    model = digest(tables.parts("click_model"))
-    totals: list[dict[str, object]] = []
+    model_fingerprint = digest(tables.parts("click_model"))
+    facts_of_days: list[dict[str, object]] = []
     contains: dict[str, list[str]] = {}
-    bases = {day: key_of(mark, model) for day, mark in log.digests().items()}
+    day_fingerprints = {
+        day: key_of(rows_fingerprint, model_fingerprint) for day, rows_fingerprint in log.digests().items()
+    }
     folder = f"progress/{EVIDENCE.name}"
     shards = {
-        day: LogDay(log.only_day(day), day, click, logs, f"{folder}/{output.unit_key(day, basis)}")
-        for day, basis in bases.items()
+        day: LogDay(log.only_day(day), day, click, logs, f"{folder}/{output.unit_key(day, fingerprint)}")
+        for day, fingerprint in day_fingerprints.items()
     }
-    missing = [day for day, basis in bases.items() if not output.is_recorded(day, basis)]
-    results = spread(summarize_day, [shards[day] for day in missing])
-    for number, (day, basis) in enumerate(bases.items()):
-        with output.unit(day, basis) as unit:
+    missing_days = [day for day, fingerprint in day_fingerprints.items() if not output.is_recorded(day, fingerprint)]
+    results = spread(summarize_day, [shards[day] for day in missing_days])
+    for n_done, (day, fingerprint) in enumerate(day_fingerprints.items(), 1):
+        with output.unit(day, fingerprint) as unit:
             if not unit.done:
-                unit.facts |= _write(output, next(results) if day in missing else summarize_day(shards[day]))
-                unit.facts["contains"] = _contains(output, unit, day)
-        totals.append(unit.facts)
-        output.progress(number + 1, len(log.days), day)
+                # A recorded day whose parts turn out damaged was not in `missing_days`: it is summarized here.
+                pieces_of_day = next(results) if day in missing_days else summarize_day(shards[day])
+                unit.facts |= _write_day(output, pieces_of_day)
+                unit.facts["contains"] = _contained_versions(output, unit, day)
+        facts_of_days.append(unit.facts)
+        output.progress(n_done, len(log.days), day)
         contains[day] = unit.facts["contains"]
     output.facts["contains"] = contains
-    output.count(_step(totals))
+    output.count(_funnel_step(facts_of_days))
 
 
-def _contains(output: Output, unit: Unit, day: str) -> list[str]:
+def _contained_versions(output: Output, unit: Unit, day: str) -> list[str]:
     """Fingerprints of earlier versions of the day's evidence of which this version lost no rows."""
     earlier = output.previous_tables("click_evidence")
     parts = earlier.by_day("click_evidence").get(day) if earlier else None
@@ -114,13 +134,18 @@ def _contains(output: Output, unit: Unit, day: str) -> list[str]:
         return []
     with earlier.with_parts("click_evidence", parts).connect() as connection:
         connection.register("present", output.read_unit(unit, "click_evidence"))
-        lost = connection.sql(LOST).fetchall()[0][0]
-    earlier_days: list[str] = output.earlier_facts.get("contains", {}).get(day, [])
-    return [] if lost else [*earlier_days, digests({day: parts})[day]]
+        n_lost_rows = connection.sql(LOST).fetchall()[0][0]
+    earlier_versions: list[str] = output.earlier_facts.get("contains", {}).get(day, [])
+    return [] if n_lost_rows else [*earlier_versions, digests({day: parts})[day]]
 
 
 def summarize_day(shard: LogDay) -> Pieces:
-    """A day's rows of `click_evidence` and `query_spellings`, its bots, and a row with its counts."""
+    """Summarize a day of the log.
+
+    Yields:
+        Rows of `click_evidence`, rows of `query_spellings`, one table of the rejected bots, and one table with the
+            counts as JSON, in this order: `_write_day` tells them apart by their columns.
+    """
     log, day = shard.log, shard.day
     with log.tables.connect() as connection:
         impressions = log.impressions(connection, day)
@@ -128,47 +153,44 @@ def summarize_day(shard: LogDay) -> Pieces:
         bots = exposures.bot_rows(connection)
         parameters = {"day": day, "skipped": shard.click.negatives == "skipped", "dwell": shard.click.min_dwell_seconds}
         yield from pieces(connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), parameters, TABLE_GROUP_ROWS)
-        spelled = SPELLINGS_OF_A_DAY.format(impressions=impressions, bots=exposures.bots)
-        yield from pieces(connection, spelled, {"day": day}, TABLE_GROUP_ROWS)
+        spellings_sql = SPELLINGS_OF_A_DAY.format(impressions=impressions, bots=exposures.bots)
+        yield from pieces(connection, spellings_sql, {"day": day}, TABLE_GROUP_ROWS)
         messages = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
         yield bots.drop_columns(["rows"]).append_column("payload", pa.array(messages, pa.string()))
         yield pa.table({"counts": [json.dumps(_counts(connection, impressions, exposures, bots))]})
 
 
-def _write(output: Output, day: Pieces) -> dict[str, object]:
+def _write_day(output: Output, day: Pieces) -> dict[str, object]:
     """Write the result of `summarize_day`; returns the day's counts."""
     output_tables = TABLES["click_evidence"], TABLES["query_spellings"]
-    ahead = iter(day)
-    remaining_pieces = next(ahead)
+    pieces_of_day = iter(day)
+    piece = next(pieces_of_day)
     for table in output_tables:
-        with output.row_group_writer(table.name, RESULT_ROWS) as take:
-            while set(remaining_pieces.column_names) == set(table.schema.names):
-                take(remaining_pieces.cast(table.schema))
-                remaining_pieces = next(ahead)
-    if remaining_pieces.num_rows:
-        output.reject(
-            EVIDENCE.name,
-            "impressions",
-            dict(zip(remaining_pieces.column_names, remaining_pieces.columns, strict=True)),
-        )
-    counts: dict[str, object] = json.loads(next(ahead)["counts"][0].as_py())
+        with output.row_group_writer(table.name, RESULT_ROWS) as write_rows:
+            while set(piece.column_names) == set(table.schema.names):
+                write_rows(piece.cast(table.schema))
+                piece = next(pieces_of_day)
+    bots = piece
+    if bots.num_rows:
+        output.reject(EVIDENCE.name, "impressions", dict(zip(bots.column_names, bots.columns, strict=True)))
+    counts: dict[str, object] = json.loads(next(pieces_of_day)["counts"][0].as_py())
     return counts
 
 
 def _counts(
     connection: duckdb.DuckDBPyConnection, impressions: Relation, exposures: Exposures, bots: pa.Table
 ) -> dict[str, object]:
-    each = ", ".join(
-        f"(SELECT count(*) FROM {relation})" for relation in (impressions, exposures.shown, exposures.people)
-    )
-    rows, shown, n_kept = connection.sql(f"SELECT {each}").fetchall()[0]
-    dropped: dict[str, int] = {}
-    for row in bots.to_pylist():
-        dropped[row["reason"]] = dropped.get(row["reason"], 0) + row["rows"]
-    return {"rows": rows, "repeats": rows - shown, "bots": dropped, "kept": n_kept}
+    """Counts of a day: its rows, repeated rows, rows of bots by reason, and the rows kept."""
+    relations = (impressions, exposures.shown, exposures.people)
+    counts_sql = ", ".join(f"(SELECT count(*) FROM {relation})" for relation in relations)
+    n_rows, n_shown, n_kept = connection.sql(f"SELECT {counts_sql}").fetchall()[0]
+    rows_by_reason: dict[str, int] = {}
+    for bot in bots.to_pylist():
+        rows_by_reason[bot["reason"]] = rows_by_reason.get(bot["reason"], 0) + bot["rows"]
+    return {"rows": n_rows, "repeats": n_rows - n_shown, "bots": rows_by_reason, "kept": n_kept}
 
 
-def _step(totals: list[dict[str, object]]) -> FunnelStep:
+def _funnel_step(totals: list[dict[str, object]]) -> FunnelStep:
     """The counts of all days as one funnel step. Units keep them as facts, so that skipped days count, too."""
     dropped: dict[str, int] = {}
     for facts in totals:
@@ -181,7 +203,7 @@ def _step(totals: list[dict[str, object]]) -> FunnelStep:
 
 
 BOT_EXPOSURES = 50
-"""Minimum exposures of a session to detect a bot by its click share."""
+"""Minimum exposures of a session to detect a bot by its click share: a person may click on all of a few documents."""
 
 SHOWN = """
     SELECT tenant, search_id, query_id, doc_id, min(position) AS position, bool_or(clicked) AS clicked,
@@ -219,8 +241,9 @@ class Exposures:
     Clicks logged as separate rows, and repeated events, are merged into the impression of their search.
 
     Attributes:
-        shown: tenant, search_id, query_id, doc_id, position, clicked, dwell_seconds, session_id, time.
-        bots: tenant, session_id, reason.
+        shown: exposures, also of bots: tenant, search_id, query_id, doc_id, position, clicked, dwell_seconds,
+            session_id, time.
+        bots: sessions of bots: tenant, session_id, reason.
     """
 
     shown: Relation
@@ -230,7 +253,7 @@ class Exposures:
     def from_impressions(
         cls, connection: duckdb.DuckDBPyConnection, impressions: Relation, settings: LogSettings
     ) -> Exposures:
-        """From the impressions of one day."""
+        """Merge the impressions of one day by search and document, and detect its bots."""
         limits = {
             "per_minute": settings.bot_queries_per_minute,
             "click_share": settings.bot_click_share,
@@ -250,7 +273,7 @@ class Exposures:
         return rows
 
     def drop(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Release the memory."""
+        """Drop the relations, which releases their memory."""
         drop(connection, self.shown, self.bots)
 
 
@@ -276,25 +299,26 @@ def log_queries(tables: Tables, output: Output) -> None:
     """
     days = tables.by_day("query_spellings")
     chain = chain_fingerprints(digests(days))
-    standing = [day for day, basis in chain.items() if output.is_done(day, basis)]
-    for day in standing:
+    done_days = [day for day, fingerprint in chain.items() if output.is_done(day, fingerprint)]
+    for day in done_days:
         with output.unit(day, chain[day]):
-            pass
-    missing = [day for day in chain if day not in standing]
-    spelled = tables.with_parts("query_spellings", [part for day in missing for part in days[day]])
-    with spelled.connect() as connection:
+            pass  # entering a finished unit adds its parts to the output
+    missing_days = [day for day in chain if day not in done_days]
+    missing_parts = [part for day in missing_days for part in days[day]]
+    with tables.with_parts("query_spellings", missing_parts).connect() as connection:
         output.current_tables("log_queries").view(connection, "known", "log_queries")
         connection.execute(FIRST_DAYS)
-        for day in missing:
+        for day in missing_days:
             with output.unit(day, chain[day]):
-                _first_on(day, connection, output)
+                _write_first_queries(day, connection, output)
             output.progress(sum(part.rows for part in output.parts["log_queries"]), None, day)
-    rows = sum(part.rows for part in output.parts["log_queries"])
-    output.count(FunnelStep("log_queries", "spellings", tables.rows("query_spellings"), "queries", rows))
+    n_queries = sum(part.rows for part in output.parts["log_queries"])
+    output.count(FunnelStep("log_queries", "spellings", tables.rows("query_spellings"), "queries", n_queries))
 
 
-def _first_on(day: str, connection: duckdb.DuckDBPyConnection, output: Output) -> None:
-    with output.row_group_writer("log_queries", RESULT_ROWS) as take:
+def _write_first_queries(day: str, connection: duckdb.DuckDBPyConnection, output: Output) -> None:
+    """Write the queries that the log contains for the first time on a day."""
+    with output.row_group_writer("log_queries", RESULT_ROWS) as write_rows:
         for rows in pieces(connection, FIRST_ON, {"day": day}, TABLE_GROUP_ROWS):
             columns = {name: rows[name] for name in rows.column_names}
-            take(TABLES["log_queries"].rows(columns | {"normal_form": normal_form(rows["text"])}))
+            write_rows(TABLES["log_queries"].rows(columns | {"normal_form": normal_form(rows["text"])}))

@@ -17,7 +17,9 @@ from darklode.pipeline.mine.relevance.stage import RELEVANCE
 from darklode.pipeline.mine.term_weighting.port import WEIGHT_TERMS
 
 SETTLED = "the settled days"
+"""Name of the input of learning stages: the days that are old enough to receive no more late events."""
 BEFORE_PAIRS = (WEIGHT_TERMS, ASSOCIATE, RELEVANCE)
+"""Stages whose settings all pairs depend on."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class EarlierRun:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """Everything that all pairs depend on; a day's evidence is a separate input."""
+        """Everything that all pairs depend on, for fingerprints; a day's evidence is a separate input."""
         return self.made_with
 
 
@@ -44,8 +46,8 @@ class History:
 
     Attributes:
         run: the run.
-        refresh_days: see `settled_through`.
-        late_days: see `settled_through`.
+        refresh_days: length of a learning period in days, see `settled_through`.
+        late_days: number of days that events may arrive late, see `settled_through`.
         test_from: first day of the test period, from which nothing is learned.
         requested_date: returns the last day of the log when learning was requested.
     """
@@ -57,7 +59,7 @@ class History:
     requested_date: Callable[[], date | None]
 
     def sources(self) -> Mapping[str, Any]:
-        """What was read of the log, by partition."""
+        """Fingerprint of the files that were read of the log, by partition (an ISO date for a day)."""
         return dict(self._facts(INGEST_LOGS).get("sources", {}))
 
     def learned_through(self) -> date | None:
@@ -76,47 +78,58 @@ class History:
         if "impressions" not in parts:
             return {}
         tables = self.run.tables(*({"impressions", "log_days"} & parts.keys()))
-        noted = self._facts(ADMIT_DAYS).get(WITHOUT)
-        return (
-            AdmittedRows.from_tables(tables) if noted is None else AdmittedRows.without_days(tables, noted)
-        ).digests()
+        left_out_by_day = self._facts(ADMIT_DAYS).get(WITHOUT)
+        # The recorded fact saves reading the table `log_days`.
+        admitted_rows = (
+            AdmittedRows.from_tables(tables)
+            if left_out_by_day is None
+            else AdmittedRows.without_days(tables, left_out_by_day)
+        )
+        return admitted_rows.digests()
 
     def shown_until(self, through: date | None) -> Mapping[str, str]:
-        """Fingerprint of the admitted days up to one, as an input."""
+        """Fingerprint of the admitted days up to and including `through`, as an input of a stage."""
         return {SETTLED: key_of(days_until(self.admitted_days(), through))}
 
     def clicked_until(self, through: date | None) -> Mapping[str, str]:
-        """Fingerprint of the evidence up to a day, as an input."""
+        """Fingerprint of the click evidence up to and including `through`, as an input of a stage."""
         return {SETTLED: key_of(days_until(digests(self._days("click_evidence")), through))}
 
     def admission_state(self) -> TenantHistory:
-        """Days that were read, and people's decisions about them."""
-        read = frozenset(name for name in self.sources() if _is_day(name))
-        return TenantHistory(read, Decisions(self.run.store).current(self.marks()))
+        """Days whose files were read, and people's decisions that apply to the present files."""
+        read_days = frozenset(name for name in self.sources() if _is_day(name))
+        return TenantHistory(read_days, Decisions(self.run.store).current(self.marks()))
 
     def marks(self) -> Mapping[str, str]:
         """Fingerprint of each day's own files without late events; for a day without files, of its rows."""
-        own = {name: basis.partition("-")[0] for name, basis in self.sources().items() if _is_day(name)}
-        return {day: own.get(day, mark) for day, mark in digests(self._days("impressions", "timestamp")).items()} | own
+        # A day's fingerprint is that of its own files, then, after "-", those of preceding days with late events.
+        file_fingerprints = {
+            name: fingerprint.partition("-")[0] for name, fingerprint in self.sources().items() if _is_day(name)
+        }
+        return digests(self._days("impressions", "timestamp")) | file_fingerprints
 
     def learned_tables(self, table: str) -> Tables:
         """A table learned from settled days; empty before the first learning."""
         return self.run.tables(table) if table in self.run.parts() else Tables.empty(table)
 
     def earlier_run(self) -> EarlierRun:
+        """What the pairs of the previous run were made from."""
         manifests = {stage.name: self.run.manifest(stage) for stage in BEFORE_PAIRS}
         made_with = {name: manifest.settings if manifest else {} for name, manifest in manifests.items()}
         return EarlierRun(self._facts(EVIDENCE).get("contains", {}), made_with)
 
     def _days(self, table: str, column: str = "date") -> Days:
+        """A table's parts by day; none if the run does not have the table."""
         return self.run.tables(table).by_day(table, column) if table in self.run.parts() else {}
 
     def _facts(self, stage: Stage) -> Mapping[str, Any]:
+        """The facts that a stage recorded; none if it has not run."""
         manifest = self.run.manifest(stage)
         return manifest.facts if manifest else {}
 
 
 def _is_day(name: str) -> bool:
+    """Whether the name of a partition is an ISO date."""
     try:
         return date.fromisoformat(name).isoformat() == name
     except ValueError:

@@ -23,8 +23,10 @@ PAIRS_BEFORE = "FROM {earlier} SEMI JOIN {wanted} USING (tenant, query_id)"
 ADDED = f"SELECT {COLUMNS} FROM {{pairs}} EXCEPT ALL SELECT {COLUMNS} FROM {{before}}"
 GONE = f"SELECT {KEY} FROM (SELECT {COLUMNS} FROM {{before}} EXCEPT ALL SELECT {COLUMNS} FROM {{pairs}})"
 
-CHANGED = f"SELECT {COLUMNS} FROM {{changed}} ANTI JOIN {{went}} USING ({KEY}) UNION ALL SELECT {COLUMNS} FROM {{came}}"
-REMOVED = f"FROM {{removed}} UNION ALL SELECT {KEY} FROM {{went}} ANTI JOIN {{changed}} USING ({KEY})"
+CHANGED = f"""
+    SELECT {COLUMNS} FROM {{changed}} ANTI JOIN {{gone}} USING ({KEY}) UNION ALL SELECT {COLUMNS} FROM {{added}}
+"""
+REMOVED = f"FROM {{removed}} UNION ALL SELECT {KEY} FROM {{gone}} ANTI JOIN {{changed}} USING ({KEY})"
 
 BY_DAY = """
     SELECT CAST(date AS VARCHAR), count(*) FROM (SELECT date FROM {changed} UNION ALL SELECT date FROM {removed})
@@ -37,11 +39,16 @@ REWRITTEN_DAY = f"""
     ORDER BY {KEY}
 """
 
-PATCH = "SELECT {columns} FROM {rows} WHERE NOT list_contains($anew, CAST(date AS VARCHAR)) ORDER BY date, {key}"
+PATCH = "SELECT {columns} FROM {rows} WHERE NOT list_contains($rewritten, CAST(date AS VARCHAR)) ORDER BY date, {key}"
 
 
 class Patch(NamedTuple):
-    """Rows to add to the days' files and keys to remove from them."""
+    """The difference between the days' files and the pairs.
+
+    Attributes:
+        changed: rows to add, in the columns of `mined_pairs`.
+        removed: keys of rows of the files that no longer count.
+    """
 
     changed: Relation
     removed: Relation
@@ -65,47 +72,57 @@ def write_changes(
     """Write added and removed pairs; days with few changes keep their files and get a patch.
 
     Args:
-        connection: has the relations.
-        output: `mined_pairs` and its patch.
-        previous: the pairs of the last run.
-        recomputed_queries: tenant and query_id.
-        pairs: all pairs of these queries.
+        connection: a connection that holds the relations.
+        output: receives `mined_pairs` and its patch.
+        previous: the files and the patch of the last run.
+        recomputed_queries: the queries whose pairs were made again: tenant and query_id.
+        pairs: all present pairs of these queries; earlier pairs that are missing here are removed.
         share: a day is rewritten if its patch exceeds this share of its files' rows.
     """
     earlier = view(connection, previous, MINED_PAIRS.name)
     before = materialize(connection, PAIRS_BEFORE, earlier=earlier, wanted=recomputed_queries)
-    came, went = (materialize(connection, sql, before=before, pairs=pairs) for sql in (ADDED, GONE))
-    old = Patch(
-        view(connection, previous, MINED_PAIRS.changed_column), view(connection, previous, MINED_PAIRS.removed_column)
+    added_rows = materialize(connection, ADDED, before=before, pairs=pairs)
+    gone_keys = materialize(connection, GONE, before=before, pairs=pairs)
+    previous_patch = Patch(
+        changed=view(connection, previous, MINED_PAIRS.changed_column),
+        removed=view(connection, previous, MINED_PAIRS.removed_column),
     )
-    changed = materialize(connection, CHANGED, changed=old.changed, went=went, came=came)
-    removed = materialize(connection, REMOVED, removed=old.removed, changed=old.changed, went=went)
-    drop(connection, before, came, went)
+    changed = materialize(connection, CHANGED, changed=previous_patch.changed, gone=gone_keys, added=added_rows)
+    removed = materialize(
+        connection, REMOVED, removed=previous_patch.removed, changed=previous_patch.changed, gone=gone_keys
+    )
+    drop(connection, before, added_rows, gone_keys)
     _write(connection, output, previous, Patch(changed, removed), share=share)
 
 
 def _write(
     connection: duckdb.DuckDBPyConnection, output: Output, previous: Tables, patch: Patch, *, share: float
 ) -> None:
-    days = previous.by_day(MINED_PAIRS.name)
-    changes = dict(connection.sql(BY_DAY.format(**patch._asdict())).fetchall())
-    rewritten = [day for day, rows in changes.items() if rows > _max_changes(days.get(day, []), share)]
-    for day in sorted({*days, *rewritten}):
-        if day in rewritten:
-            previous.with_parts(MINED_PAIRS.name, days.get(day, [])).view(connection, "that_day", MINED_PAIRS.name)
+    """Write all days: rewrite those whose patch is too large, reuse the files of the others."""
+    parts_by_day = previous.by_day(MINED_PAIRS.name)
+    n_changes_by_day = dict(connection.sql(BY_DAY.format(**patch._asdict())).fetchall())
+    rewritten_days = [
+        day for day, n_changes in n_changes_by_day.items() if n_changes > _max_changes(parts_by_day.get(day, []), share)
+    ]
+    for day in sorted({*parts_by_day, *rewritten_days}):
+        if day in rewritten_days:
+            files_of_day = previous.with_parts(MINED_PAIRS.name, parts_by_day.get(day, []))
+            files_of_day.view(connection, "that_day", MINED_PAIRS.name)
             output.write_answer(
                 MINED_PAIRS.name, connection, REWRITTEN_DAY.format(**patch._asdict()), {"day": day}, day
             )
         else:
-            for part in days[day]:
+            for part in parts_by_day[day]:
                 output.reuse_part(MINED_PAIRS.name, part)
         output.progress(sum(part.rows for part in output.parts[MINED_PAIRS.name]), None, day)
+    # The patch keeps the changes of days that were not rewritten.
     for name, rows in ((MINED_PAIRS.changed_column, patch.changed), (MINED_PAIRS.removed_column, patch.removed)):
         columns = ", ".join(TABLES[name].schema.names)
-        output.write_answer(name, connection, PATCH.format(columns=columns, rows=rows, key=KEY), {"anew": rewritten})
+        patch_sql = PATCH.format(columns=columns, rows=rows, key=KEY)
+        output.write_answer(name, connection, patch_sql, {"rewritten": rewritten_days})
 
 
 def _max_changes(parts: list[Part], share: float) -> float:
-    """Maximum number of changes in a day's patch."""
-    rows = sum(part.rows for part in parts)
-    return share * rows if rows >= SMALL_DAY else 0
+    """Maximum number of changes of a day that go to the patch; 0 for a small day, which is always rewritten."""
+    n_rows = sum(part.rows for part in parts)
+    return share * n_rows if n_rows >= SMALL_DAY else 0

@@ -1,4 +1,7 @@
-"""Multi-hop pairs: a query's own evidence merged with that of its associated queries (lenders)."""
+"""Multi-hop pairs: a query's own evidence merged with that of its associated queries (ScalingNote, 4.1).
+
+A query *borrows* evidence from its associated queries, its *lenders*; a *loan* is one association by which it borrows.
+"""
 
 from typing import Literal
 
@@ -14,8 +17,9 @@ LOANS = """
 
 WITH_LENDERS = "SELECT tenant, query_id FROM {borrowers} UNION SELECT DISTINCT tenant, via_query_id FROM {loans}"
 
+# Only lenders with pairs count towards the limit. The hash breaks ties at random, but in the same way on every machine.
 LENDERS = """
-    WITH rich AS (
+    WITH lenders_with_pairs AS (
         SELECT DISTINCT tenant, query_id AS via_query_id, 'click' AS kind FROM {click}
         UNION ALL SELECT tenant, query_id, 'relevance' FROM {relevance}
     ), ranked AS (
@@ -23,9 +27,9 @@ LENDERS = """
             PARTITION BY tenant, query_id, kind
             ORDER BY score DESC, date, md5_number_lower(concat_ws(chr(0), $seed, query_id, via_query_id)), via_query_id
         ) AS place
-        FROM {loans} SEMI JOIN rich USING (tenant, via_query_id, kind)
+        FROM {loans} SEMI JOIN lenders_with_pairs USING (tenant, via_query_id, kind)
     )
-    SELECT * EXCLUDE (place) FROM ranked WHERE $most = 0 OR place <= $most
+    SELECT * EXCLUDE (place) FROM ranked WHERE $max_lenders = 0 OR place <= $max_lenders
 """
 
 # Of several lenders of one positive, the earliest day counts, then the best match.
@@ -51,6 +55,7 @@ FOUND = """
     ) = 1
 """
 
+# The list is the order of trust: own evidence before borrowed, clicks before the ranker.
 STRONGEST = """
     FROM {found} QUALIFY row_number() OVER (
         PARTITION BY tenant, query_id, positive_id
@@ -64,36 +69,41 @@ AGAINST = """
     UNION SELECT tenant, query_id, doc_id FROM {opened} SEMI JOIN {borrowers} USING (tenant, query_id)
 """
 
+# Pairs whose negative is a positive or a clicked document of the same query.
 CONTRADICTED = """
     SELECT p.tenant, p.query_id, p.positive_id, p.source, coalesce(p.via_query_id, p.query_id) AS from_id
     FROM {merged} p
     SEMI JOIN {against} a ON a.tenant = p.tenant AND a.query_id = p.query_id AND a.doc_id = p.negative_id
 """
 
+# A contradicted pair gets the redrawn negative, null if there is no other candidate.
 PAIRS = """
     SELECT p.* REPLACE (
-        CASE WHEN c.source IS NULL THEN p.negative_id ELSE o.negative_id END AS negative_id,
-        CASE WHEN c.source IS NULL THEN p.negative_score ELSE o.negative_score END AS negative_score
+        CASE WHEN c.source IS NULL THEN p.negative_id ELSE r.negative_id END AS negative_id,
+        CASE WHEN c.source IS NULL THEN p.negative_score ELSE r.negative_score END AS negative_score
     )
     FROM {merged} p
     LEFT JOIN {contradicted} c USING (tenant, query_id, positive_id, source)
-    LEFT JOIN {others} o USING (tenant, query_id, positive_id, source)
+    LEFT JOIN {redrawn} r USING (tenant, query_id, positive_id, source)
 """
 
 
 def find_loans(connection: duckdb.DuckDBPyConnection, borrowers: Relation, *, before: str) -> Relation:
-    """Associations by which queries borrow: tenant, query_id, via_query_id, kind, terms, score, date.
+    """Find the associations by which queries borrow evidence.
 
     Args:
-        connection: with the table associations.
-        borrowers: tenant and query_id.
+        connection: a connection with the table associations.
+        borrowers: queries that borrow: tenant and query_id.
         before: ISO date; associations of that day and later are ignored.
+
+    Returns:
+        tenant, query_id, via_query_id (the lender), kind (click or relevance), terms, score, date.
     """
     return materialize(connection, LOANS, {"before": before}, borrowers=borrowers)
 
 
 def with_lenders(connection: duckdb.DuckDBPyConnection, borrowers: Relation, loans: Relation) -> Relation:
-    """The borrowers and their lenders: tenant and query_id."""
+    """The queries whose evidence is needed: the borrowers and their lenders (tenant, query_id), without duplicates."""
     return materialize(connection, WITH_LENDERS, borrowers=borrowers, loans=loans)
 
 
@@ -106,20 +116,23 @@ def multi_hop(
     max_associations: int,
     merge: Literal["strongest", "all"],
 ) -> Relation:
-    """All pairs of the borrowers, own and borrowed, in the columns of `mined_pairs`.
+    """Make all pairs of the borrowers, from own and borrowed evidence.
 
     A positive wins over a negative, whatever their sources: a document that is a positive of a query, or was clicked
     for it, is never a negative of its pairs. Its replacement is drawn from the query whose evidence made the pair. A
     borrowed positive that the borrower's users skipped stays a positive.
 
     Args:
-        connection: with the tables that `hop` reads; has the relations.
-        borrowers: tenant and query_id.
-        loans: result of `find_loans`.
+        connection: a connection with the tables that `hop` reads; it also holds the relations.
+        borrowers: queries whose pairs are made: tenant and query_id.
+        loans: the result of `find_loans` for these borrowers.
         hop: makes the one-hop pairs of borrowers and lenders.
-        max_associations: maximum lenders per query and kind, best match first; 0: all.
+        max_associations: maximum number of lenders per query and kind, best match first; 0: no maximum.
         merge: `all`: one row per query, positive and source. `strongest`: one row per query and positive, from the
             first of own clicks, own relevance, borrowed clicks, borrowed relevance.
+
+    Returns:
+        Rows with the columns of `mined_pairs`, in undefined order; `negative_id` is null without a candidate.
 
     Source: ScalingNote, 4.1: ClickA(q1←q2) lends q2's click data to q1; RelA lends relevance data both ways; all four
     sources are merged.
@@ -127,12 +140,14 @@ def multi_hop(
     queries = with_lenders(connection, borrowers, loans)
     one_hop = hop.pairs(connection, queries)
     evidence = {"click": one_hop.click, "relevance": one_hop.relevance}
-    lenders = materialize(connection, LENDERS, {"most": max_associations, "seed": hop.seed}, loans=loans, **evidence)
+    lender_limit = {"max_lenders": max_associations, "seed": hop.seed}
+    lenders = materialize(connection, LENDERS, lender_limit, loans=loans, **evidence)
     all_sources = materialize(connection, FOUND, lenders=lenders, borrowers=borrowers, **evidence)
     against = materialize(connection, AGAINST, found=all_sources, opened=one_hop.opened, borrowers=borrowers)
     merged = all_sources if merge == "all" else materialize(connection, STRONGEST, found=all_sources)
     contradicted = materialize(connection, CONTRADICTED, merged=merged, against=against)
     redrawn = hop.redraw_negatives(connection, one_hop, contradicted, against)
-    pairs = materialize(connection, PAIRS, merged=merged, contradicted=contradicted, others=redrawn)
+    pairs = materialize(connection, PAIRS, merged=merged, contradicted=contradicted, redrawn=redrawn)
+    # A set, because both names are the same relation if `merge` is "all".
     drop(connection, lenders, against, contradicted, redrawn, *one_hop, *{all_sources, merged})
     return pairs

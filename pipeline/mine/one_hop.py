@@ -1,4 +1,8 @@
-"""One-hop pairs: a query's own clicked documents, and its own best document by the ranker (ScalingNote, 4.1)."""
+"""One-hop pairs: pairs of a query and a relevant document, from the query's own evidence (ScalingNote, 4.1).
+
+The evidence is clicks (the documents that its users clicked) and relevance (the document that the ranker scored
+highest). `multi_hop` adds the evidence of associated queries.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +14,8 @@ import duckdb
 from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.schemas.mining import ClickSettings
 
-# $before is the first day of the test period. Sums of decimals do not depend on the order of summation.
+# $before is the first day of the test period. `lot` is a random number: a hash of seed and row, so that it is the same
+# on every machine. Sums of decimals do not depend on the order of summation.
 TOTALS = """
     SELECT tenant, query_id, doc_id, sum(exposures) AS exposures, sum(clicks) AS clicks, sum(satisfied) AS satisfied,
            CAST(sum(CAST(expected AS DECIMAL(18, 9))) AS DOUBLE) AS expected,
@@ -41,6 +46,7 @@ SKIPPED = """
     WHERE clicks = 0 AND coalesce(looks, exposures) >= $min_exposures
 """
 
+# Any click, however short, rules a document out as a ranker's negative.
 OPENED = "SELECT tenant, query_id, doc_id FROM {totals} WHERE clicks > 0"
 
 # A positive's negative is the candidate whose random number is nearest by XOR: every candidate is equally likely, and a
@@ -61,7 +67,7 @@ RELEVANCE_PAIRS = """
     left_over AS (
         SELECT r.tenant, r.query_id, r.positive_id, r.positive_score, q.date,
                list_filter(list_zip(r.negative_ids, r.negative_scores),
-                           lambda one: NOT list_contains(coalesce(docs, []), one[1])) AS negatives
+                           lambda candidate: NOT list_contains(coalesce(docs, []), candidate[1])) AS negatives
         FROM relevance_evidence r
         SEMI JOIN {queries} n ON n.tenant = r.tenant AND n.query_id = r.query_id
         JOIN log_queries q ON q.tenant = r.tenant AND q.query_id = r.query_id AND q.date < CAST($before AS DATE)
@@ -72,6 +78,8 @@ RELEVANCE_PAIRS = """
 
 QUERIES_LEFT = "FROM {queries} ANTI JOIN {known} USING (tenant, query_id)"
 
+# The same choice as for the first negative, but without the documents in {against}: a click pair takes the candidate
+# nearest by XOR, a relevance pair the first candidate of its list.
 REDRAWN = f"""
     SELECT w.tenant, w.query_id, w.positive_id, w.source, arg_min(s.doc_id, {PLACE}) AS negative_id,
            CAST(NULL AS FLOAT) AS negative_score
@@ -82,28 +90,32 @@ REDRAWN = f"""
     WHERE w.source LIKE 'click%'
     GROUP BY w.tenant, w.query_id, w.positive_id, w.source
     UNION ALL
-    SELECT u.tenant, u.query_id, u.positive_id, u.source, arg_min(u.one[1], u.place), arg_min(u.one[2], u.place)
+    SELECT u.tenant, u.query_id, u.positive_id, u.source, arg_min(u.candidate[1], u.place),
+           arg_min(u.candidate[2], u.place)
     FROM (
-        SELECT w.*, unnest(r.negatives) AS one, generate_subscripts(r.negatives, 1) AS place
+        SELECT w.*, unnest(r.negatives) AS candidate, generate_subscripts(r.negatives, 1) AS place
         FROM {{wanted}} w
         JOIN {{relevance}} r ON r.tenant = w.tenant AND r.query_id = w.from_id AND r.positive_id = w.positive_id
         WHERE w.source LIKE 'relevance%'
     ) u
-    ANTI JOIN {{against}} a ON a.tenant = u.tenant AND a.query_id = u.query_id AND a.doc_id = u.one[1]
+    ANTI JOIN {{against}} a ON a.tenant = u.tenant AND a.query_id = u.query_id AND a.doc_id = u.candidate[1]
     GROUP BY u.tenant, u.query_id, u.positive_id, u.source
 """
 
 
 class OneHopPairs(NamedTuple):
-    """Pairs from queries' own evidence, with a possibly null negative, and the other negative candidates.
+    """Pairs from queries' own evidence, and the candidates from which another negative can be chosen.
+
+    A pair without a candidate has a null `negative_id`. `lot` is a random number by which negatives are chosen.
 
     Attributes:
-        queries: tenant, query_id.
-        click: tenant, query_id, positive_id, negative_id, date, lot.
-        relevance: tenant, query_id, positive_id, positive_score, negative_id, negative_score, date, and `negatives`:
-            all candidates as (id, score), in random order.
-        skipped: tenant, query_id, doc_id, shown_on, lot: negative candidates for clicks.
-        opened: tenant, query_id, doc_id: documents with any click.
+        queries: the queries paired, with the columns tenant, query_id.
+        click: pairs from clicks: tenant, query_id, positive_id, negative_id, date, lot.
+        relevance: pairs from the ranker: tenant, query_id, positive_id, positive_score, negative_id, negative_score,
+            date, and `negatives`: all candidates as (id, score), in random order.
+        skipped: negative candidates for pairs from clicks, exposed but never clicked: tenant, query_id, doc_id,
+            shown_on, lot.
+        opened: documents with any click: tenant, query_id, doc_id.
     """
 
     queries: Relation
@@ -119,9 +131,10 @@ class OneHop:
 
     Args:
         settings: what counts as a positive and as a negative.
-        before: ISO date; evidence of that day and later is ignored.
-        seed: of the sampling of negatives.
-        previous: pairs of some of the queries; `pairs` adds those of the others.
+        before: first day of the test period, as an ISO date; evidence of that day and later is ignored.
+        seed: seed for the random choice of negatives; another seed changes the negatives, not the positives.
+        previous: pairs of some of the queries, already computed; `pairs` adds the pairs of the other queries to these
+            relations.
 
     Source: ScalingNote, 4.1.
     """
@@ -133,7 +146,7 @@ class OneHop:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """Everything that can change a pair."""
+        """All settings that can change a pair, for fingerprints."""
         return self.settings.decisive() | {"before": self.before, "seed": self.seed}
 
     def pairs(self, connection: duckdb.DuckDBPyConnection, queries: Relation) -> OneHopPairs:
@@ -144,8 +157,8 @@ class OneHop:
         negative is the first candidate, in random order, that nobody clicked.
 
         Args:
-            connection: with the tables click_evidence, click_prior, relevance_evidence and log_queries.
-            queries: tenant and query_id.
+            connection: a connection with the tables click_evidence, click_prior, relevance_evidence and log_queries.
+            queries: the queries to pair, with the columns tenant and query_id.
 
         Source: ScalingNote, 4.1. Bound on clicks ÷ expected clicks: DuMouchel (1999); its quantile: Wilson and Hilferty
         (1931).
@@ -153,21 +166,26 @@ class OneHop:
         if self.previous is None:
             return self._make_pairs(connection, queries)
         remaining_queries = materialize(connection, QUERIES_LEFT, queries=queries, known=self.previous.queries)
-        new = self._make_pairs(connection, remaining_queries)
-        for earlier_rows, more in zip(self.previous[1:], new[1:], strict=True):
-            connection.execute(f"INSERT INTO {earlier_rows} FROM {more}")
-        drop(connection, self.previous.queries, *new)
+        remaining_pairs = self._make_pairs(connection, remaining_queries)
+        # All relations but the first, `queries`, which the caller's `queries` replaces.
+        for previous_relation, remaining_relation in zip(self.previous[1:], remaining_pairs[1:], strict=True):
+            connection.execute(f"INSERT INTO {previous_relation} FROM {remaining_relation}")
+        drop(connection, self.previous.queries, *remaining_pairs)
         return self.previous._replace(queries=queries)
 
     def _make_pairs(self, connection: duckdb.DuckDBPyConnection, queries: Relation) -> OneHopPairs:
+        """Pair all queries, ignoring `previous`."""
         settings = self.settings
         totals = materialize(connection, TOTALS, {"before": self.before, "seed": self.seed}, queries=queries)
-        deviate = NormalDist().inv_cdf(1 - settings.confidence)
-        least = {"min_clicks": settings.min_clicks, "min_ratio": settings.min_click_ratio, "deviate": deviate}
-        clicked = materialize(connection, CLICKED, least, totals=totals)
+        positive_thresholds = {
+            "min_clicks": settings.min_clicks,
+            "min_ratio": settings.min_click_ratio,
+            "deviate": NormalDist().inv_cdf(1 - settings.confidence),
+        }
+        clicked = materialize(connection, CLICKED, positive_thresholds, totals=totals)
         skipped = materialize(connection, SKIPPED, {"min_exposures": settings.min_exposures}, totals=totals)
         opened = materialize(connection, OPENED, totals=totals)
-        click = materialize(connection, CLICK_PAIRS, self._draw, clicked=clicked, skipped=skipped)
+        click = materialize(connection, CLICK_PAIRS, self._negative_parameters, clicked=clicked, skipped=skipped)
         relevance = materialize(connection, RELEVANCE_PAIRS, {"before": self.before}, queries=queries, opened=opened)
         drop(connection, totals, clicked)
         return OneHopPairs(queries, click, relevance, skipped, opened)
@@ -175,17 +193,24 @@ class OneHop:
     def redraw_negatives(
         self, connection: duckdb.DuckDBPyConnection, pairs: OneHopPairs, contradicted: Relation, against: Relation
     ) -> Relation:
-        """Choose other negatives: tenant, query_id, positive_id, source, negative_id, negative_score.
+        """Choose other negatives for pairs whose negative is known to be relevant.
 
         Args:
-            connection: has the relations.
-            pairs: result of `pairs`.
-            contradicted: tenant, query_id, positive_id, source, and `from_id`: the query with the evidence.
-            against: tenant, query_id, doc_id: documents that must not be negatives. A pair without another candidate
-                gets no row.
+            connection: a connection that holds the relations.
+            pairs: the result of the method `pairs` for all queries in `from_id`.
+            contradicted: pairs that need another negative: tenant, query_id, positive_id, source, and `from_id`, the
+                query whose evidence made the pair.
+            against: documents that must not be negatives of a query: tenant, query_id, doc_id.
+
+        Returns:
+            tenant, query_id, positive_id, source, negative_id, negative_score. A pair without another candidate has no
+            row.
         """
-        return materialize(connection, REDRAWN, self._draw, wanted=contradicted, against=against, **pairs._asdict())
+        return materialize(
+            connection, REDRAWN, self._negative_parameters, wanted=contradicted, against=against, **pairs._asdict()
+        )
 
     @property
-    def _draw(self) -> dict[str, object]:
+    def _negative_parameters(self) -> dict[str, object]:
+        """SQL parameters of `PLACE`."""
         return {"by_day": self.settings.negative_window == "day"}

@@ -1,6 +1,7 @@
 """The stage `mined_pairs`: pairs from evidence and associations, updated incrementally.
 
-A nightly run recomputes only queries with new evidence, and queries that borrow from one whose own pairs changed.
+A nightly run recomputes only *touched* queries: queries with new evidence, and queries that borrow evidence from a
+query whose own pairs changed. The result must equal that of a full recomputation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +30,10 @@ PAIRS_STAGE = Stage(
     MINED_PAIRS.files,
 )
 
-
-PATCH_SHARE = 0.05  # smaller changes become a patch file: rewriting a large day every night is slower
+PATCH_SHARE = 0.05
+"""A day's files are rewritten if more than this share of its rows changed. Smaller changes go to a patch file beside
+them, because rewriting a large day every night is slower.
+"""
 
 
 def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
@@ -45,50 +48,50 @@ def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
 ) -> None:
     """Write each query's pairs from clicks and relevance, one-hop and multi-hop.
 
-    Pairs of unaffected queries are kept; the result equals that of a full recomputation.
+    Pairs of queries that are not touched are kept. All pairs are recomputed if the settings or `click_prior` changed,
+    or if a day lost evidence.
 
     Args:
         tables: inputs of the stage.
-        output: `mined_pairs`, one partition per day, and its patch.
+        output: receives `mined_pairs`, one partition per day, and its patch.
         hop: makes one-hop pairs.
-        mining: how sources are merged, and when a day's files are rewritten.
-        max_associations: maximum lenders per query and kind; 0: all.
+        mining: settings; `merge` says how sources are merged.
+        max_associations: maximum number of lenders per query and kind; 0: no maximum.
         contains: by day, fingerprints of earlier versions of its evidence of which the present version lost no rows.
-        spread: where a full recomputation runs.
+        spread: runs the shards of a full recomputation.
     """
-    days, mark = tables.by_day("click_evidence"), output.unit_key("all", digest(tables.parts("click_prior")))
-    read = digests(days)
+    parts_by_day = tables.by_day("click_evidence")
+    settings_fingerprint = output.unit_key("all", digest(tables.parts("click_prior")))
+    evidence_fingerprints = digests(parts_by_day)
     facts = output.earlier_facts
-    earlier_pairs = output.previous_tables("mined_pairs") if facts.get("mark") == mark else None
-    news = None if earlier_pairs is None else find_changed_evidence(facts["read"], read, contains)
+    has_same_settings = facts.get("mark") == settings_fingerprint
+    earlier_pairs = output.previous_tables("mined_pairs") if has_same_settings else None
+    changed_evidence = (
+        None if earlier_pairs is None else find_changed_evidence(facts["read"], evidence_fingerprints, contains)
+    )
     with tables.connect() as connection:
-        if earlier_pairs is None or news is None:
-            write_all(
-                connection,
-                output,
-                _all_pairs(connection, tables, output, PairSettings(hop, max_associations, mining.merge, spread)),
-            )
+        if earlier_pairs is None or changed_evidence is None:
+            settings = PairSettings(hop, max_associations, mining.merge, spread)
+            write_all(connection, output, _all_pairs(connection, tables, output, settings))
         else:
-            new = tables.with_parts("click_evidence", [part for day in news.days for part in days[day]])
-            delta = view(connection, new, "click_evidence")
-            query_relation, own = touched_queries(
-                connection, delta, view(connection, earlier_pairs, "mined_pairs"), news, hop
-            )
-            pairs = _pairs(connection, query_relation, replace(hop, previous=own), max_associations, mining.merge)
-            write_changes(
-                connection, output, earlier_pairs, recomputed_queries=query_relation, pairs=pairs, share=PATCH_SHARE
-            )
-    output.facts |= {"mark": mark, "read": read}
-    rows = output.rows("mined_pairs")
-    output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", rows))
+            changed_parts = [part for day in changed_evidence.days for part in parts_by_day[day]]
+            delta = view(connection, tables.with_parts("click_evidence", changed_parts), "click_evidence")
+            earlier = view(connection, earlier_pairs, "mined_pairs")
+            queries, one_hop_pairs = touched_queries(connection, delta, earlier, changed_evidence, hop)
+            hop_with_pairs = replace(hop, previous=one_hop_pairs)
+            pairs = _pairs_of_queries(connection, queries, hop_with_pairs, max_associations, mining.merge)
+            write_changes(connection, output, earlier_pairs, recomputed_queries=queries, pairs=pairs, share=PATCH_SHARE)
+    output.facts |= {"mark": settings_fingerprint, "read": evidence_fingerprints}
+    n_pairs = output.rows("mined_pairs")
+    output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", n_pairs))
 
 
 SHARD_QUERIES = 1 << 12
-"""Minimum number of queries in a shard: each shard reads the tables."""
+"""Minimum number of queries in a shard: each shard reads all tables, so small shards cost more than they save."""
 
 
 class PairSettings(NamedTuple):
-    """Settings of a full recomputation."""
+    """Settings of a full recomputation; the fields are the arguments of `mined_pairs`."""
 
     hop: OneHop
     max_associations: int
@@ -98,7 +101,17 @@ class PairSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class PairShard:
-    """Shard `shard` (from 1) of `shards`: a contiguous share of the queries, ordered by tenant and query_id."""
+    """A contiguous share of the queries, ordered by tenant and query_id.
+
+    Attributes:
+        tables: inputs of the stage.
+        hop: makes one-hop pairs.
+        max_associations: maximum number of lenders per query and kind; 0: no maximum.
+        merge: how sources are merged, see `multi_hop`.
+        shard: number of the shard, from 1.
+        shards: number of shards.
+        folder: where the shard's result is saved, so that an interrupted run can resume.
+    """
 
     tables: Tables
     hop: OneHop
@@ -114,12 +127,15 @@ class PairShard:
 
 
 def make_pairs(shard: PairShard) -> Pieces:
-    """All pairs of a shard's queries, in undefined order."""
+    """Make all pairs of a shard's queries.
+
+    Yields:
+        Rows of `mined_pairs`, in undefined order.
+    """
     with shard.tables.connect() as connection:
         parameters = {"before": shard.hop.before, "shard": shard.shard, "shards": shard.shards}
-        pairs = _pairs(
-            connection, materialize(connection, SHARE, parameters), shard.hop, shard.max_associations, shard.merge
-        )
+        queries = materialize(connection, SHARE, parameters)
+        pairs = _pairs_of_queries(connection, queries, shard.hop, shard.max_associations, shard.merge)
         yield from pieces(connection, f"SELECT {COLUMNS} FROM {pairs}", {}, RESULT_ROWS)
 
 
@@ -128,33 +144,35 @@ def _all_pairs(
 ) -> Relation:
     """The pairs of all queries, computed in shards where `spread` allows."""
     hop, max_associations, merge, spread = settings
-    shards = min(spread.places, tables.rows("log_queries") // SHARD_QUERIES)
-    if shards < 2:
-        return _pairs(connection, all_queries(connection, hop), hop, max_associations, merge)
-    contents = key_of(*(tables.content(table) for table in PAIRS_STAGE.reads))
-    folders = [f"progress/{PAIRS_STAGE.name}/{output.unit_key(f'{n} of {shards}', contents)}" for n in range(shards)]
-    pair_shards = [
-        PairShard(tables, hop, max_associations, merge, n + 1, shards, folder) for n, folder in enumerate(folders)
+    n_shards = min(spread.places, tables.rows("log_queries") // SHARD_QUERIES)
+    if n_shards < 2:
+        return _pairs_of_queries(connection, all_queries(connection, hop), hop, max_associations, merge)
+    inputs_fingerprint = key_of(*(tables.content(table) for table in PAIRS_STAGE.reads))
+    shard_keys = [output.unit_key(f"{index} of {n_shards}", inputs_fingerprint) for index in range(n_shards)]
+    shards = [
+        PairShard(tables, hop, max_associations, merge, number, n_shards, f"progress/{PAIRS_STAGE.name}/{shard_key}")
+        for number, shard_key in enumerate(shard_keys, 1)
     ]
     connection.register("piece", MINED_PAIRS.empty())
-    pieces = materialize(connection, f"SELECT {COLUMNS} FROM piece")
-    for rows in chain.from_iterable(spread(make_pairs, pair_shards)):
+    all_pairs = materialize(connection, f"SELECT {COLUMNS} FROM piece")  # no rows yet, but the columns
+    for rows in chain.from_iterable(spread(make_pairs, shards)):
         connection.register("piece", rows)
-        connection.execute(f"INSERT INTO {pieces} SELECT {COLUMNS} FROM piece")
+        connection.execute(f"INSERT INTO {all_pairs} SELECT {COLUMNS} FROM piece")
     connection.unregister("piece")
-    return pieces
+    return all_pairs
 
 
-def _pairs(
-    connection: duckdb.DuckDBPyConnection, query_relation: Relation, hop: OneHop, max_associations: int, merge: Merge
+def _pairs_of_queries(
+    connection: duckdb.DuckDBPyConnection, queries: Relation, hop: OneHop, max_associations: int, merge: Merge
 ) -> Relation:
-    """All pairs of the given queries."""
-    loans = find_loans(connection, query_relation, before=hop.before)
-    return multi_hop(connection, query_relation, loans, hop, max_associations=max_associations, merge=merge)
+    """All pairs of some queries (tenant, query_id), one-hop and multi-hop."""
+    loans = find_loans(connection, queries, before=hop.before)
+    return multi_hop(connection, queries, loans, hop, max_associations=max_associations, merge=merge)
 
 
 ALL_QUERIES = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before AS DATE)"
 
+# ntile splits the sorted queries into shares whose sizes differ by at most one.
 SHARE = """
     SELECT tenant, query_id FROM (
         SELECT tenant, query_id, ntile($shards) OVER (ORDER BY tenant, query_id) AS shard
@@ -162,6 +180,7 @@ SHARE = """
     ) WHERE shard = $shard
 """
 
+# Queries with new evidence.
 SEEN = "SELECT DISTINCT tenant, query_id FROM {delta} WHERE date < CAST($before AS DATE)"
 
 # A lender changed if its positives changed, or the first day it lends them: a late day can predate a query's first day.
@@ -203,7 +222,11 @@ TOUCHED = """
 
 @dataclass(frozen=True)
 class ChangedEvidence:
-    """Days that are new, or whose evidence grew, since the pairs were last made."""
+    """The change of the click evidence since the pairs were last made.
+
+    Attributes:
+        days: ISO dates of the days that are new or whose evidence grew.
+    """
 
     days: tuple[str, ...]
 
@@ -211,15 +234,20 @@ class ChangedEvidence:
 def find_changed_evidence(
     before: Mapping[str, str], now: Mapping[str, str], contains: Mapping[str, Sequence[str]]
 ) -> ChangedEvidence | None:
-    """Compare the days' fingerprints; None if evidence disappeared, so that all pairs must be recomputed.
+    """Find the days whose evidence changed, by their fingerprints.
+
+    Returns None if a day lost evidence: a lost row can invalidate any pair, so all pairs must be recomputed.
 
     Args:
-        before: fingerprint of each day's evidence when the pairs were last made.
-        now: present fingerprints.
+        before: by day, the fingerprint of its evidence when the pairs were last made.
+        now: by day, the present fingerprint.
         contains: by day, fingerprints of earlier versions of which the present one lost no rows.
     """
-    lost = [day for day, digest in before.items() if now.get(day) != digest and digest not in contains.get(day, ())]
-    return None if lost else ChangedEvidence(tuple(day for day, digest in now.items() if before.get(day) != digest))
+    for day, earlier_fingerprint in before.items():
+        is_unchanged = now.get(day) == earlier_fingerprint
+        if not is_unchanged and earlier_fingerprint not in contains.get(day, ()):
+            return None
+    return ChangedEvidence(tuple(day for day, fingerprint in now.items() if before.get(day) != fingerprint))
 
 
 def all_queries(connection: duckdb.DuckDBPyConnection, hop: OneHop) -> Relation:
@@ -230,24 +258,34 @@ def all_queries(connection: duckdb.DuckDBPyConnection, hop: OneHop) -> Relation:
 def touched_queries(
     connection: duckdb.DuckDBPyConnection, delta: Relation, earlier: Relation, news: ChangedEvidence, hop: OneHop
 ) -> tuple[Relation, OneHopPairs]:
-    """Queries whose pairs may have changed (tenant, query_id; may include unchanged ones), and their one-hop pairs.
-
-    One-hop pairs of queries with new evidence are returned so that they are not computed twice.
+    """Find the queries whose pairs may have changed.
 
     Args:
-        connection: with the tables that `hop` reads, and associations.
-        delta: `click_evidence` of the days in `news`.
+        connection: a connection with the tables that `hop` reads, and associations.
+        delta: rows of `click_evidence` of the days in `news`.
         earlier: the pairs of the last run.
-        news: what changed since.
+        news: the days whose evidence changed since then.
         hop: makes one-hop pairs, to detect lenders whose pairs changed.
+
+    Returns:
+        The touched queries (tenant, query_id), some of which may turn out unchanged, and the one-hop pairs of the
+            queries with new evidence, so that the caller need not compute these again.
     """
-    seen_queries = materialize(connection, SEEN, {"before": hop.before}, delta=delta)
+    before_test = {"before": hop.before}
+    seen_queries = materialize(connection, SEEN, before_test, delta=delta)
     one_hop_pairs = hop.pairs(connection, seen_queries)
-    days = {"days": list(news.days)}
-    changed = materialize(connection, CHANGED, days, earlier=earlier, seen=seen_queries, click=one_hop_pairs.click)
-    before = {"before": hop.before}
-    touched_relation = materialize(
-        connection, TOUCHED, before, seen=seen_queries, changed=changed, earlier=earlier, **one_hop_pairs._asdict()
+    changed_days = {"days": list(news.days)}
+    changed_lenders = materialize(
+        connection, CHANGED, changed_days, earlier=earlier, seen=seen_queries, click=one_hop_pairs.click
     )
-    drop(connection, changed)
-    return touched_relation, one_hop_pairs
+    touched = materialize(
+        connection,
+        TOUCHED,
+        before_test,
+        seen=seen_queries,
+        changed=changed_lenders,
+        earlier=earlier,
+        **one_hop_pairs._asdict(),
+    )
+    drop(connection, changed_lenders)
+    return touched, one_hop_pairs

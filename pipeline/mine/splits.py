@@ -23,6 +23,7 @@ from darklode.schemas.tables import TABLES
 MINED_SPLITS = Stage("mined_splits", 3, ("log_queries",), ("query_clusters", "query_keys"))
 
 _LOTS = 2**64
+"""Number of values of `md5_number_lower`: dividing by it gives a random number from 0 to 1."""
 
 NUMBERED = """
     SELECT row_number() OVER (ORDER BY date, tenant, query_id) - 1 AS n, tenant, query_id, normal_form AS text, date
@@ -85,9 +86,10 @@ class SplitRule:
     """How clusters are assigned to splits.
 
     Attributes:
-        validation_share: share of the clusters in validation (ScalingNote, 4.1: 9:1).
-        test_from: queries first searched on that day or later are test data; None: no test period.
-        seed: of the assignment.
+        validation_share: share of the clusters assigned to validation (ScalingNote, 4.1, has train:validation 9:1).
+        test_from: first day of the test period; queries first searched on that day or later are test data. None: no
+            test period.
+        seed: seed of the random assignment; another seed moves queries between train and validation.
     """
 
     validation_share: float
@@ -112,24 +114,25 @@ def mined_splits(tables: Tables, output: Output, *, validation_share: float, tes
     later ones.
 
     Args:
-        tables: `log_queries`.
-        output: `query_clusters` and `query_keys`.
+        tables: tables that contain `log_queries`.
+        output: receives `query_clusters` and `query_keys`.
         validation_share, test_from, seed: see `SplitRule`.
     """
     chain = chain_fingerprints(digests(tables.by_day("log_queries")))
-    previous = [TABLES["query_clusters"].empty()]
-    done_days = [day for day, basis in chain.items() if output.is_done(day, basis)]
+    known_clusters = [TABLES["query_clusters"].empty()]
+    done_days = [day for day, fingerprint in chain.items() if output.is_done(day, fingerprint)]
     for day in done_days:
         with output.unit(day, chain[day]) as unit:
-            previous.append(output.read_unit(unit, "query_clusters"))
-    missing = [day for day in chain if day not in done_days]
-    if missing:
+            known_clusters.append(output.read_unit(unit, "query_clusters"))
+    missing_days = [day for day in chain if day not in done_days]
+    if missing_days:
         with tables.connect() as connection:
-            connection.register("known", pa.concat_tables(previous).select(["tenant", "query_id", "cluster_id"]))
+            known = pa.concat_tables(known_clusters).select(["tenant", "query_id", "cluster_id"])
+            connection.register("known", known)
             known_keys = view(connection, output.current_tables("query_keys"), "query_keys")
             rule = SplitRule(validation_share, test_from, seed)
-            relations = _assign_splits(connection, known_keys, missing[0], rule)
-            for day in missing:
+            relations = _assign_splits(connection, known_keys, missing_days[0], rule)
+            for day in missing_days:
                 bounds = connection.sql(BOUNDS.format(**relations), params={"day": day}).to_arrow_table().to_pylist()[0]
                 with output.unit(day, chain[day]):
                     output.write_answer("query_clusters", connection, OF_A_DAY.format(**relations), {"day": day})
@@ -146,8 +149,8 @@ def _assign_splits(
     """Assign new queries to clusters and splits.
 
     Args:
-        connection: with the table log_queries, and `known`: the clusters of the queries before `first`.
-        known_keys: `query_keys` of these.
+        connection: a connection with the table log_queries, and `known`: the clusters of the queries before `first`.
+        known_keys: rows of `query_keys` of the queries before `first`.
         first: first day of new queries.
         rule: how clusters are assigned to splits.
 
@@ -156,27 +159,29 @@ def _assign_splits(
             `torn` (near-duplicates in both splits) and `new` (keys of new queries).
     """
     numbered = materialize(connection, NUMBERED)
-    before = f"SELECT count(*) FROM {numbered} WHERE date < CAST($first AS DATE)"
-    new = {"new": connection.sql(before, params={"first": first}).fetchall()[0][0]}
-    new_keys = near_keys(connection, materialize(connection, OF_NEW, new, numbered=numbered))
+    count_known_sql = f"SELECT count(*) FROM {numbered} WHERE date < CAST($first AS DATE)"
+    # Queries are numbered by date, so the number of known queries is the number of the first new one.
+    first_new = {"new": connection.sql(count_known_sql, params={"first": first}).fetchall()[0][0]}
+    new_keys = near_keys(connection, materialize(connection, OF_NEW, first_new, numbered=numbered))
     keys = materialize(connection, SHARED, kept=known_keys, new=new_keys, numbered=numbered)
     nearest_rows = connection.sql(NEAREST.format(new=new_keys, keys=keys)).to_arrow_table()
     known_clusters = connection.sql(KNOWN_CLUSTERS.format(numbered=numbered)).to_arrow_table()
-    size = connection.sql(f"SELECT count(*) FROM {numbered}").fetchall()[0][0]
+    n_queries = connection.sql(f"SELECT count(*) FROM {numbered}").fetchall()[0][0]
     links = [(known_clusters["n"], known_clusters["root"]), (nearest_rows["n"], nearest_rows["near"])]
-    parents = build_parents(size, links)
-    connection.register("roots", pa.table({"n": np.arange(size), "near": parents, "root": find_roots(parents)}))
-    sided = materialize(connection, QUERY_SPLITS, rule.parameters | new, numbered=numbered, keys=keys)
+    parents = build_parents(n_queries, links)
+    connection.register("roots", pa.table({"n": np.arange(n_queries), "near": parents, "root": find_roots(parents)}))
+    sided = materialize(connection, QUERY_SPLITS, rule.parameters | first_new, numbered=numbered, keys=keys)
     torn = materialize(connection, IN_BOTH_SPLITS, keys=keys, new=new_keys, sided=sided)
     return {"numbered": numbered, "sided": sided, "torn": torn, "new": new_keys}
 
 
 def build_parents(size: int, links: Sequence[tuple[pa.ChunkedArray, pa.ChunkedArray]]) -> NDArray[np.int64]:
-    """The earlier query that each query joins, itself if there is none, shape (size,).
+    """The number of the earlier query that each query joins, its own if there is none; shape (size,).
 
     Args:
         size: number of queries.
-        links: pairs of arrays: a query, and the earlier query it joins.
+        links: pairs of arrays of equal length: query numbers, and the earlier queries that these join. A later pair
+            overrides an earlier one.
     """
     parents = np.arange(size)
     for rows, joined in links:
@@ -185,9 +190,11 @@ def build_parents(size: int, links: Sequence[tuple[pa.ChunkedArray, pa.ChunkedAr
 
 
 def find_roots(parents: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first query of each query's cluster, by pointer doubling; it ends, since a parent never comes after its
+    """The first query of each query's cluster, shape (n_queries,).
+
+    Each pass replaces every parent by its parent (pointer doubling). It ends because a parent never comes after its
     child.
     """
-    while not np.array_equal(further := parents[parents], parents):
-        parents = further
+    while not np.array_equal(grandparents := parents[parents], parents):
+        parents = grandparents
     return parents

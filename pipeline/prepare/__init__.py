@@ -1,5 +1,5 @@
-"""From what was read to what is searched (DevRev-Search, 3.1 and 3.2).
+"""Prepare ingested queries and documents for retrieval (DevRev-Search, 3.1 and 3.2).
 
-Three stages are the way in: `clean.clean` drops queries that teach nothing, `chunk.chunk` cuts documents into the unit
-that is retrieved and judged, `split.split` gives every query its split.
+There are three stages: `clean.clean` drops queries that are useless for training, `chunk.chunk` splits documents into
+the chunks that are retrieved and judged, and `split.split` assigns each query to train, validation or test.
 """

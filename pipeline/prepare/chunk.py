@@ -1,4 +1,4 @@
-"""Documents cut into chunks, the unit that is retrieved and judged (DevRev-Search, 3.2)."""
+"""The stage `chunk`: split documents into chunks, the unit that is retrieved and judged (DevRev-Search, 3.2)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 CHUNK = Stage("chunk", 3, ("documents",), ("chunks",))
 SEPARATORS = ["\n\n", "\n", ". ", " ", ""]
+"""Where texts may be split, best first: paragraphs, lines, sentences, words, characters."""
+
 SHARD_BYTES = 1 << 24
-"""Of the parts of the documents in a shard, about, as they lie on disk."""
+"""Approximate size of a shard: the bytes of its document parts on disk."""
+
 _REJECTED = {"tenant": "tenant", "id": "doc_id", "payload": "text"}
 _WORD = re.compile(r"[^\W_]")
 _LINE = re.compile(
@@ -35,7 +38,14 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class UncutDocuments:
-    """A shard: some parts of the documents."""
+    """A shard of work for one worker: parts of `documents` that are not chunked yet.
+
+    Attributes:
+        tables: holds `documents`.
+        parts: the parts to chunk.
+        settings: size and overlap of the chunks.
+        folder: where the worker stores its results.
+    """
 
     tables: Tables
     parts: tuple[Part, ...]
@@ -48,10 +58,10 @@ class UncutDocuments:
 
 
 def chunk(tables: Tables, output: Output, settings: ChunkSettings, spread: Spread = here) -> None:
-    """Cut every document into pieces of at most `settings.size` characters, at natural boundaries first.
+    """Split each document into chunks of at most `settings.size` characters, at the best boundaries in `SEPARATORS`.
 
-    Each part of `documents` is a unit of its own: one that is the same as in the last run is not cut again. Documents
-    without a text and pieces without a letter or digit go to `rejects`.
+    Each part of `documents` is a unit of work: a part that is unchanged since the last run is not chunked again.
+    Documents without text and chunks without a letter or digit go to `rejects`.
     """
     totals: Counter[str] = Counter()
     parts = tables.parts("documents")
@@ -73,6 +83,7 @@ def chunk(tables: Tables, output: Output, settings: ChunkSettings, spread: Sprea
 
 
 def _shards(tables: Tables, output: Output, settings: ChunkSettings, parts: tuple[Part, ...]) -> list[UncutDocuments]:
+    """Group parts into shards of about `SHARD_BYTES`."""
     groups = [parts[first:last] for first, last in cuts([part.size for part in parts], SHARD_BYTES)]
     keys = [key_of(*(output.unit_key(part.sha256, part.sha256) for part in group)) for group in groups]
     return [
@@ -82,7 +93,7 @@ def _shards(tables: Tables, output: Output, settings: ChunkSettings, parts: tupl
 
 
 def _write(output: Output, pieces: Iterator[pa.Table]) -> dict[str, int]:
-    """Write what `cut` gives of one part; returns its counts."""
+    """Write the four tables that `cut` yields for a part; returns the counts in the last one."""
     output.write("chunks", next(pieces))
     for table in ("documents", "chunks"):
         rows = next(pieces)
@@ -92,7 +103,7 @@ def _write(output: Output, pieces: Iterator[pa.Table]) -> dict[str, int]:
 
 
 def splitter_of(size: int, overlap: int = 0) -> RecursiveCharacterTextSplitter:
-    """What cuts the texts: at paragraphs, then lines, sentences, words, characters."""
+    """A text splitter for chunks of `size` characters; a separator stays at the end of the piece before it."""
     from langchain_text_splitters import RecursiveCharacterTextSplitter
 
     return RecursiveCharacterTextSplitter(
@@ -101,40 +112,41 @@ def splitter_of(size: int, overlap: int = 0) -> RecursiveCharacterTextSplitter:
 
 
 def cut(shard: UncutDocuments) -> Pieces:
-    """Cut a shard: of each part its chunks, rejected documents, rejected pieces, and a row of counts."""
+    """Chunk a shard. Yields four tables per part: chunks, rejected documents, rejected chunks, and a row of counts."""
     splitter = splitter_of(shard.settings.size, shard.settings.overlap)
     for part in shard.parts:
-        yield from _part(shard.tables.part(part), splitter, shard.settings)
+        yield from _chunk_part(shard.tables.part(part), splitter, shard.settings)
 
 
-def _part(documents: pa.Table, splitter: RecursiveCharacterTextSplitter, settings: ChunkSettings) -> Pieces:
+def _chunk_part(documents: pa.Table, splitter: RecursiveCharacterTextSplitter, settings: ChunkSettings) -> Pieces:
+    """Chunk the documents of a part; see `cut`."""
     chunks: list[Row] = []
-    empty: list[Row] = []
-    wordless: list[Row] = []
+    textless_documents: list[Row] = []
+    wordless_chunks: list[Row] = []
     for document in documents.select(["tenant", "doc_id", "title", "text"]).to_pylist():
         if not document["text"].strip():
-            empty.append(document)
+            textless_documents.append(document)
             continue
         for row in _chunks(document, spans(document["text"], splitter, settings)):
-            (chunks if _WORD.search(row["text"]) else wordless).append(row)
-    _number(chunks)
+            (chunks if _WORD.search(row["text"]) else wordless_chunks).append(row)
+    _add_ids(chunks)
     yield CHUNKS.rows({name: [row[name] for row in chunks] for name in CHUNKS.schema.names})
-    yield _reject_table("no text", empty)
-    yield _reject_table("no words", wordless)
-    yield pa.table({"documents": [documents.num_rows], "chunks": [len(chunks)], "no text": [len(empty)]})
+    yield _reject_table("no text", textless_documents)
+    yield _reject_table("no words", wordless_chunks)
+    yield pa.table({"documents": [documents.num_rows], "chunks": [len(chunks)], "no text": [len(textless_documents)]})
 
 
 def spans(text: str, splitter: RecursiveCharacterTextSplitter, settings: ChunkSettings) -> Iterator[tuple[int, int]]:
-    """Where each chunk lies in the text, in characters: first, and one past the last.
+    """Start and end offsets of each chunk, in characters.
 
-    A heading at the end of a piece belongs to the piece that follows, which is cut if it becomes longer than
-    `settings.size`. A heading that takes more than half of that stays a chunk of its own.
+    A heading at the end of a piece is moved to the following piece, which is split if that makes it longer than
+    `settings.size`. Headings of more than half of that size stay separate chunks.
     """
     lines = [(match.start("level"), match.end()) for match in _heading_lines(text)]
     pieces = _without_trailing_headings(text, _pieces(text, splitter, settings.overlap), lines)
-    parts: list[tuple[int, int, bool]] = []  # of a piece that was cut, the last one first
+    split_pieces: list[tuple[int, int, bool]] = []  # a stack: of a piece that was split, the first part on top
     headings: list[tuple[int, int]] = []
-    while piece := parts.pop() if parts else next(pieces, None):
+    while piece := split_pieces.pop() if split_pieces else next(pieces, None):
         start, end, is_heading = piece
         if is_heading:
             headings.append((start, end))
@@ -143,9 +155,10 @@ def spans(text: str, splitter: RecursiveCharacterTextSplitter, settings: ChunkSe
             yield headings.pop(0)
         begin = min(headings[0][0], start) if headings else start
         if end - begin > settings.size:
-            room = min(settings.size - (start - begin), (end - start) * 5 // 8)  # more would leave but a word or two
+            # At most 5/8 of the piece: otherwise its second part could be only a word or two.
+            room = min(settings.size - (start - begin), (end - start) * 5 // 8)
             halves = _halves(text, start, end, room)
-            parts += reversed(list(_without_trailing_headings(text, halves, lines)))
+            split_pieces += reversed(list(_without_trailing_headings(text, halves, lines)))
             continue
         headings = []
         yield begin, end
@@ -153,7 +166,7 @@ def spans(text: str, splitter: RecursiveCharacterTextSplitter, settings: ChunkSe
 
 
 def _halves(text: str, start: int, end: int, room: int) -> list[tuple[int, int]]:
-    """A piece cut in two, the first of at most `room` characters; white space between them is left out."""
+    """Split a piece in two, the first of at most `room` characters; white space between them is dropped."""
     first = next(iter(splitter_of(room).split_text(text[start:end])), text[start : start + room])
     second = text[start + len(first) : end].lstrip()
     return [(start, start + len(first)), (end - len(second), end)]
@@ -162,31 +175,31 @@ def _halves(text: str, start: int, end: int, room: int) -> list[tuple[int, int]]
 def _without_trailing_headings(
     text: str, pieces: Iterable[tuple[int, int]], headings: list[tuple[int, int]]
 ) -> Iterator[tuple[int, int, bool]]:
-    """The pieces, the headings that one ends with as a piece of their own, and whether a piece is only headings."""
+    """Yield start, end and whether the piece is only headings; headings at the end of a piece are split off."""
     for start, end in pieces:
-        heading = _trailing(text, start, end, headings)
-        if body := text[start:heading].rstrip() if heading is not None else text[start:end]:
+        heading_start = _trailing_headings_start(text, start, end, headings)
+        if body := text[start:heading_start].rstrip() if heading_start is not None else text[start:end]:
             yield start, start + len(body), False
-        if heading is not None:
-            yield heading, end, True
+        if heading_start is not None:
+            yield heading_start, end, True
 
 
-def _trailing(text: str, start: int, end: int, headings: list[tuple[int, int]]) -> int | None:
-    """Where the headings begin that a piece ends with; None where it ends with something else."""
+def _trailing_headings_start(text: str, start: int, end: int, headings: list[tuple[int, int]]) -> int | None:
+    """Offset at which the headings at the end of a piece start; None if it does not end with a heading."""
     last = bisect_left(headings, (end, 0)) - 1
-    match = None
+    headings_start = None
     while last >= 0 and headings[last][0] >= start and not text[headings[last][1] : end].strip():
-        match = end = headings[last][0]
+        headings_start = end = headings[last][0]
         last -= 1
-    return match
+    return headings_start
 
 
 def _pieces(text: str, splitter: RecursiveCharacterTextSplitter, overlap: int) -> Iterator[tuple[int, int]]:
-    """Where each piece of the splitter lies in the text.
+    """Start and end offsets of each piece of the splitter.
 
-    The splitter's own offsets are wrong where a text repeats itself. Only white space lies between two pieces that do
-    not overlap, so the first match past the last piece is the true one. Pieces that overlap in a text that repeats
-    itself may be found before their true place, never past it.
+    The splitter's own offsets are wrong in repetitive texts. Without overlap, only white space lies between two
+    pieces, so the first match after the previous piece is correct. With overlap, the offset found in a repetitive text
+    may be too early, but never too late.
     """
     start, end = 0, 0
     for piece in splitter.split_text(text):
@@ -196,31 +209,32 @@ def _pieces(text: str, splitter: RecursiveCharacterTextSplitter, overlap: int) -
 
 
 def _chunks(document: Row, places: Iterable[tuple[int, int]]) -> Iterator[Row]:
-    """A document's chunks, their ids and places among the others still to come."""
+    """Yield the rows of a document's chunks, still without ids and positions; see `_add_ids`."""
     title = document["title"]
     outline = _Outline(document["text"], title)
     for start, end in places:
-        text, heading = document["text"][start:end], outline.headings_at(start)
+        text = document["text"][start:end]
+        heading = outline.headings_at(start)
         digest = _sha256(f"{title or ''}\0{heading or ''}\0{text}")[:32]
         yield document | {"start": start, "end": end, "text": text, "heading": heading, "content_hash": digest}
 
 
-def _number(chunks: list[Row]) -> None:
-    """Give each chunk its place in its document, and an id that tells equal texts of a document apart."""
-    places: Counter[tuple[str, str]] = Counter()
-    times: Counter[tuple[str, str]] = Counter()
+def _add_ids(chunks: list[Row]) -> None:
+    """Add each chunk's position in its document and its id: document, hash of the text, and a number if repeated."""
+    next_positions: Counter[tuple[str, str]] = Counter()
+    occurrences: Counter[tuple[str, str]] = Counter()
     for row in chunks:
         document = (row["tenant"], row["doc_id"])
-        row["position"] = places[document]
-        places[document] += 1
+        row["position"] = next_positions[document]
+        next_positions[document] += 1
         name = f"{row['doc_id']}#{_sha256(row['text'])[:12]}"
-        times[row["tenant"], name] += 1
-        count = times[row["tenant"], name]
+        occurrences[row["tenant"], name] += 1
+        count = occurrences[row["tenant"], name]
         row["chunk_id"] = name if count == 1 else f"{name}.{count}"
 
 
 def _reject_table(reason: str, rows: list[Row]) -> pa.Table:
-    """Columns of `rejects`."""
+    """Rejected rows in the columns of `rejects`."""
     columns = {name: [row[key] for row in rows] for name, key in _REJECTED.items()}
     return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}).append_column(
         "reason", pa.repeat(reason, len(rows))
@@ -228,33 +242,36 @@ def _reject_table(reason: str, rows: list[Row]) -> pa.Table:
 
 
 class _Outline:
-    """The Markdown headings of a text, outside of fenced code; a first-level one that repeats the title is left out."""
+    """Markdown headings of a text, except in fenced code and except a first-level heading that repeats the title."""
 
     def __init__(self, text: str, title: str | None) -> None:
-        self._next = _headings(text)
+        self._remaining = _headings(text)
         self._title = (title or "").strip()
-        self._ahead = next(self._next, None)
+        self._next_heading = next(self._remaining, None)
         self._open: list[tuple[int, int, str]] = []
 
     def headings_at(self, start: int) -> str | None:
-        """The headings that the character at `start` stands under, outermost first; ask in ascending order."""
-        while self._ahead and self._ahead[0] <= start:
-            level = self._ahead[1]
+        """Headings of the section that contains offset `start`, outermost first; None without.
+
+        Must be called with ascending offsets.
+        """
+        while self._next_heading and self._next_heading[0] <= start:
+            level = self._next_heading[1]
             self._open = [heading for heading in self._open if heading[1] < level]
-            self._open.append(self._ahead)
-            self._ahead = next(self._next, None)
-        headings = [text for at, level, text in self._open if at < start and (level, text) != (1, self._title)]
+            self._open.append(self._next_heading)
+            self._next_heading = next(self._remaining, None)
+        headings = [text for offset, level, text in self._open if offset < start and (level, text) != (1, self._title)]
         return " › ".join(headings) or None
 
 
 def _headings(text: str) -> Iterator[tuple[int, int, str]]:
-    """Offset, level and words of each heading."""
+    """Yield offset, level and text of each heading."""
     for match in _heading_lines(text):
         yield match.start("level"), len(match["level"]), _heading_text(match["text"])
 
 
 def _heading_lines(text: str) -> Iterator[re.Match[str]]:
-    """The lines that are headings, outside of fenced code."""
+    """Yield the matches of heading lines outside of fenced code."""
     fence = ""
     for match in _LINE.finditer(text):
         if mark := match["fence"]:
@@ -267,7 +284,7 @@ def _heading_lines(text: str) -> Iterator[re.Match[str]]:
 
 
 def _heading_text(heading: str) -> str:
-    """A heading without the white space around it and the # that may close it."""
+    """Text of a heading without surrounding white space and closing `#`."""
     text = heading.strip()
     bare = text.rstrip("#")
     return bare.rstrip() if bare.endswith((" ", "\t")) or not bare else text

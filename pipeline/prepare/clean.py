@@ -1,7 +1,7 @@
-"""Cleaning the query log (DevRev-Search, 3.1): noise, language, length, exact duplicates, diversity, in this order.
+"""The stage `clean`: filter the query log by noise, language, length, exact duplicates and diversity, in this order.
 
-Each filter says of every query why it goes, or that it stays. What goes is in `rejects`; what is dropped because
-another query says the same names that query.
+Each filter gives a reason for every query that it drops. Dropped queries are in `rejects`, with the reason and, for
+duplicates, the id of the kept query that represents them. Source: DevRev-Search, 3.1.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ REMEDIES = {
     "clean.duplicates": "clean.deduplicate (false keeps all)",
     "clean.diversity": "clean.max_per_cluster (0 keeps all)",
 }
-"""The setting that loosens each step; that of the language depends on the queries."""
+"""Setting that loosens each step, for error messages; for the language step, see `_remedy`."""
 
 Filter = Callable[[pa.Table], FilterResult]
 
@@ -39,31 +39,31 @@ def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int)
     """Clean a query log.
 
     Args:
-        tables: holds `raw_queries`, and `documents`, whose words tell a query's language.
-        output: takes `cleaned_queries` and `rejects`.
-        settings: which filters, how strict; `keep_all` lets every query through and only describes it.
-        seed: of the clustering.
+        tables: holds `raw_queries`, and `documents`, whose words help to identify a query's language.
+        output: receives `cleaned_queries` and `rejects`.
+        settings: filters and their thresholds; with `keep_all` no query is dropped, but all columns are computed.
+        seed: random seed of the clustering.
 
     Raises:
         EverythingDropped: no query passed.
     """
     queries = _working_table(tables.read("raw_queries"), settings)
     dropped: list[tuple[str, pa.Table]] = []
-    for number, (name, sieve) in enumerate(_filters(tables, settings, seed)):
+    for number, (name, apply_filter) in enumerate(_filters(tables, settings, seed)):
         output.progress(number, 5)
-        queries, gone = _apply(f"clean.{name}", sieve(queries), output, settings.keep_all)
-        dropped.append((f"clean.{name}", gone))
-    for step, gone in name_survivors(dropped):
-        output.reject(step, RAW_QUERIES.name, {name: gone[name] for name in gone.column_names})
+        queries, rejects = _split_result(f"clean.{name}", apply_filter(queries), output, settings.keep_all)
+        dropped.append((f"clean.{name}", rejects))
+    for step, rejects in name_survivors(dropped):
+        output.reject(step, RAW_QUERIES.name, {name: rejects[name] for name in rejects.column_names})
     columns = {name: queries[name] for name in CLEANED_QUERIES.schema.names}
-    in_order = CLEANED_QUERIES.rows(columns).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
-    output.write("cleaned_queries", in_order)
+    cleaned = CLEANED_QUERIES.rows(columns).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
+    output.write("cleaned_queries", cleaned)
     if not queries.num_rows:
         raise EverythingDropped(explain_drops(dropped, settings))
 
 
 def explain_drops(dropped: Sequence[tuple[str, pa.Table]], settings: CleanSettings) -> str:
-    """Which rules dropped all queries, the one that dropped most first, and the setting that loosens that one."""
+    """Error message: the steps that dropped all queries, largest first, and the setting that loosens the first."""
     steps = {step: Counter(rejects["reason"].to_pylist()) for step, rejects in dropped}
     totals = Counter({step: reasons.total() for step, reasons in steps.items() if reasons})
     rules = [f"{step} {n:,} ({_most_common(steps[step])})" for step, n in totals.most_common()]
@@ -75,12 +75,14 @@ def explain_drops(dropped: Sequence[tuple[str, pa.Table]], settings: CleanSettin
 
 
 def _most_common(reasons: Counter[str]) -> str:
+    """The three most frequent reasons with their numbers; equal numbers in alphabetical order."""
     return ", ".join(
         f"{reason} {n:,}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:3]
     )
 
 
 def _remedy(step: str, steps: Mapping[str, Counter[str]], settings: CleanSettings) -> str:
+    """Sentence on the setting that loosens a step; empty for an unknown step."""
     if step == "clean.language":
         language = steps[step].most_common(1)[0][0].removeprefix(f"{LANGUAGE} ")
         language_list = ", ".join(settings.languages)
@@ -91,6 +93,7 @@ def _remedy(step: str, steps: Mapping[str, Counter[str]], settings: CleanSetting
 
 
 def _filters(tables: Tables, settings: CleanSettings, seed: int) -> list[tuple[str, Filter]]:
+    """Names and functions of the filters, in order; later filters use columns that earlier ones add."""
     return [
         ("noise", lambda queries: drop_noise(queries, settings)),
         ("language", lambda queries: drop_other_languages(queries, settings, tables)),
@@ -101,6 +104,7 @@ def _filters(tables: Tables, settings: CleanSettings, seed: int) -> list[tuple[s
 
 
 def _working_table(raw: pa.Table, settings: CleanSettings) -> pa.Table:
+    """Raw queries with trimmed (and, if set, masked) texts, and the columns n_represented and n_words."""
     text = pc.utf8_trim_whitespace(raw["text"])
     if settings.mask_personal_data:
         text = mask(text)
@@ -108,42 +112,52 @@ def _working_table(raw: pa.Table, settings: CleanSettings) -> pa.Table:
     return queries.append_column("n_represented", raw["count"]).append_column("n_words", count_words(text))
 
 
-def _apply(step: str, result: FilterResult, output: Output, keep_all: bool) -> tuple[pa.Table, pa.Table]:
-    """The queries that stay, and those that go as columns of `rejects`."""
+def _split_result(step: str, result: FilterResult, output: Output, keep_all: bool) -> tuple[pa.Table, pa.Table]:
+    """Record a filter's result in the funnel; returns the kept queries, and the dropped ones as rows of `rejects`."""
     if keep_all:
         result = FilterResult.all_kept(result.queries)
     output.facts |= result.facts
-    remaining, gone = credit_survivors(result), result.rejects()
-    counts = {item["values"]: item["counts"] for item in pc.value_counts(gone["reason"]).to_pylist()}
-    before = result.queries.num_rows
-    output.count(FunnelStep(step, "queries", before, "queries", remaining.num_rows, dict(sorted(counts.items()))))
-    return remaining, gone
+    kept_queries = credit_survivors(result)
+    rejects = result.rejects()
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(rejects["reason"]).to_pylist()}
+    n_in = result.queries.num_rows
+    output.count(FunnelStep(step, "queries", n_in, "queries", kept_queries.num_rows, dict(sorted(counts.items()))))
+    return kept_queries, rejects
 
 
 def credit_survivors(result: FilterResult) -> pa.Table:
-    """The kept queries, each credited with the raw queries of those it stands for."""
+    """The kept queries; `n_represented` of each is increased by that of the dropped queries that it represents."""
     survivors = result.queries.filter(pc.invert(result.is_dropped))
-    lent = result.queries.filter(pc.is_valid(result.represented_by))
-    if not lent.num_rows:
+    represented = result.queries.filter(pc.is_valid(result.represented_by))
+    if not represented.num_rows:
         return survivors
-    by = result.represented_by.filter(pc.is_valid(result.represented_by))
-    loans = pa.table({"tenant": lent["tenant"], "query_id": by, "lent": lent["n_represented"]})
-    sums = loans.group_by(["tenant", "query_id"]).aggregate([("lent", "sum")])
+    survivor_ids = result.represented_by.filter(pc.is_valid(result.represented_by))
+    credit_rows = pa.table(
+        {"tenant": represented["tenant"], "query_id": survivor_ids, "credit": represented["n_represented"]}
+    )
+    sums = credit_rows.group_by(["tenant", "query_id"]).aggregate([("credit", "sum")])
     rows = survivors.select(["tenant", "query_id"]).append_column("row", pa.array(np.arange(survivors.num_rows)))
-    joined = rows.join(sums, ["tenant", "query_id"]).sort_by("row")
-    total = pc.add(survivors["n_represented"], pc.fill_null(joined["lent_sum"], 0))
+    joined = rows.join(sums, ["tenant", "query_id"]).sort_by("row")  # a join does not keep the order
+    total = pc.add(survivors["n_represented"], pc.fill_null(joined["credit_sum"], 0))
     return survivors.set_column(survivors.schema.get_field_index("n_represented"), "n_represented", total)
 
 
 def name_survivors(dropped: Iterable[tuple[str, pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
-    """Rejects by step, each naming a query that was kept: one that went later passes its own representative on."""
-    names = ["tenant", "id", "by"]
-    later = pa.table({name: pa.array([], pa.string()) for name in names} | {"went": pa.array([], pa.bool_())})
-    for step, gone in reversed(list(dropped)):
-        rows = gone.append_column("row", pa.array(np.arange(gone.num_rows)))
-        heirs = rows.join(later, ["tenant", "represented_by"], ["tenant", "id"]).sort_by("row")
-        final = pc.if_else(pc.is_valid(heirs["went"]), heirs["by"], heirs["represented_by"])
-        with_survivor = gone.set_column(gone.schema.get_field_index("represented_by"), "represented_by", final)
+    """Yield the rejects of each step, last step first, such that `represented_by` is a query that all steps kept.
+
+    A representative that a later step dropped is replaced by its own representative, or by null if it has none.
+    """
+    names = ["tenant", "id", "survivor"]
+    dropped_later = pa.table(
+        {name: pa.array([], pa.string()) for name in names} | {"was_dropped": pa.array([], pa.bool_())}
+    )
+    for step, rejects in reversed(list(dropped)):
+        rows = rejects.append_column("row", pa.array(np.arange(rejects.num_rows)))
+        joined = rows.join(dropped_later, ["tenant", "represented_by"], ["tenant", "id"]).sort_by("row")
+        survivors = pc.if_else(pc.is_valid(joined["was_dropped"]), joined["survivor"], joined["represented_by"])
+        column_index = rejects.schema.get_field_index("represented_by")
+        with_survivor = rejects.set_column(column_index, "represented_by", survivors)
         survivor_ids = with_survivor.select(["tenant", "id", "represented_by"]).rename_columns(names)
-        later = pa.concat_tables([later, survivor_ids.append_column("went", pa.repeat(True, survivor_ids.num_rows))])
+        survivor_ids = survivor_ids.append_column("was_dropped", pa.repeat(True, survivor_ids.num_rows))
+        dropped_later = pa.concat_tables([dropped_later, survivor_ids])
         yield step, with_survivor

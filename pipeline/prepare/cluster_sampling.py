@@ -1,7 +1,7 @@
-"""Cluster sampling: which of the queries that say alike are kept, and which of those stand for others.
+"""Cluster sampling: group similar queries, keep some of each cluster, and name the kept query for each dropped one.
 
-Clusters come from k-means over vectors that are made of the log itself: character n-grams, so that typos and
-inflections stay close. They keep what is alike on one side of a split.
+Clusters come from k-means over character n-gram vectors fitted on the log, in which typos and inflections are close.
+The stage `split` puts whole clusters into one split, so that similar queries do not leak from train to test.
 """
 
 from __future__ import annotations
@@ -24,27 +24,29 @@ if TYPE_CHECKING:
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-FIT_QUERIES = 50_000  # what n-grams and SVD are fitted on
-BATCH = 20_000  # encoded at a time
-DIMENSIONS = 64
-FULL_BATCH_QUERIES = 20_000  # up to here plain k-means is fast enough; beyond, mini-batches
+FIT_QUERIES = 50_000  # sample on which n-grams and SVD are fitted
+BATCH = 20_000  # queries encoded at a time, to bound memory
+DIMENSIONS = 64  # length of the vectors after the SVD
+FULL_BATCH_QUERIES = 20_000  # up to this number plain k-means is fast enough; above it, mini-batches are used
 
 
 def pick_representatives(queries: pa.Table, settings: CleanSettings, seed: int, tables: Tables) -> FilterResult:
-    """Cluster each tenant's queries, and keep some of each cluster (DevRev-Search, 3.1 (4)).
+    """Cluster each tenant's queries and keep some of each cluster (DevRev-Search, 3.1 (4)).
 
-    What is dropped is represented by a kept query that asks for the same in the same words (`same_words`), or by none.
-    By default one of each such group is kept, so that nothing that somebody needs goes.
+    A dropped query is represented by a kept query with the same wording (`same_words`), or by none. By default
+    (`max_per_cluster: auto`) one query per wording is kept, so no distinct question is lost.
 
     Args:
-        queries: of all tenants.
-        settings: how many clusters, and how many queries of each are kept.
-        seed: of the clustering.
-        tables: holds `documents`.
+        queries: queries of all tenants.
+        settings: number of clusters, and maximum number of kept queries per cluster.
+        seed: random seed of the clustering.
+        tables: holds `documents`, which decide whether a word is a typo.
     """
     n = queries.num_rows
-    clusters, kept_for, distance = np.zeros(n, np.int32), same_words(queries, tables), np.zeros(n, np.float32)
-    alike = kept_for.copy()
+    clusters = np.zeros(n, np.int32)
+    distance = np.zeros(n, np.float32)
+    kept_for = same_words(queries, tables)
+    wording_group = kept_for.copy()
     for rows in rows_by(queries["tenant"]):
         texts = queries["text"].take(pa.array(rows)).to_pylist()
         vectors = QueryLsa.fit(texts, seed).encode_queries(texts)
@@ -56,27 +58,29 @@ def pick_representatives(queries: pa.Table, settings: CleanSettings, seed: int, 
     queries = queries.append_column("cluster_id", pa.array(clusters))
     dropped = kept_for != np.arange(n)
     facts = {"mean_distance": float(distance[dropped].mean())} if dropped.any() else {}
-    return FilterResult.by_representative(queries, kept_for, "cluster sampling", _peers(alike, dropped), facts)
+    return FilterResult.by_representative(
+        queries, kept_for, "cluster sampling", _kept_of_wording(wording_group, dropped), facts
+    )
 
 
-def _peers(alike: NDArray[np.int64], dropped: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """For each query the first kept one of its group, -1 where none is."""
-    first = np.full(len(alike), -1)
-    retained_rows = np.flatnonzero(~dropped)[::-1]
-    first[alike[retained_rows]] = retained_rows
-    return first[alike]
+def _kept_of_wording(wording_group: NDArray[np.int64], dropped: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each query, the row of the first kept query with the same wording; -1 if none was kept."""
+    first_kept = np.full(len(wording_group), -1)
+    kept_rows = np.flatnonzero(~dropped)[::-1]  # descending, so that the first row is assigned last and stays
+    first_kept[wording_group[kept_rows]] = kept_rows
+    return first_kept[wording_group]
 
 
 def n_clusters(n: int, settings: CleanSettings) -> int:
-    """How many clusters for n queries: 10·√n unless set, never more than n."""
+    """Number of clusters for n queries: 10·√n unless set, at most n."""
     n_wanted = ceil(10 * sqrt(n)) if settings.n_clusters == "auto" else settings.n_clusters
     return max(1, min(n, n_wanted))
 
 
 def k_means(vectors: NDArray[np.float32], k: int, seed: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Cluster unit vectors: labels, renumbered in order of first appearance, and each vector's distance to its centre.
+    """Cluster unit vectors; returns labels, numbered by first appearance, and each vector's distance to its centroid.
 
-    One thread: with several, sums are added in another order on every run and the clusters differ.
+    Runs on one thread: with several, floating-point sums differ from run to run, and so do the clusters.
     """
     if k == len(vectors):
         return np.arange(k, dtype=np.int32), np.zeros(k, np.float32)
@@ -87,31 +91,31 @@ def k_means(vectors: NDArray[np.float32], k: int, seed: int) -> tuple[NDArray[np
     else:
         model = MiniBatchKMeans(k, init="random", n_init=1, batch_size=8192, max_iter=10, random_state=seed)
     with threadpool_limits(1):
-        raw = model.fit_predict(vectors)
-    distances = np.linalg.norm(vectors - model.cluster_centers_[raw], axis=1).astype(np.float32)
-    _, first, inverse = np.unique(raw, return_index=True, return_inverse=True)
-    order = np.empty(len(first), np.int32)
-    order[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    return order[inverse], distances
+        labels = model.fit_predict(vectors)
+    distances = np.linalg.norm(vectors - model.cluster_centers_[labels], axis=1).astype(np.float32)
+    _, first_rows, label_index = np.unique(labels, return_index=True, return_inverse=True)
+    new_labels = np.empty(len(first_rows), np.int32)
+    new_labels[np.argsort(first_rows)] = np.arange(len(first_rows), dtype=np.int32)
+    return new_labels[label_index], distances
 
 
 def _nearest(labels: NDArray[np.int32], distances: NDArray[np.float32], keep: int) -> NDArray[np.int64]:
-    """Each row's representative: itself if among the `keep` nearest its centre, else the nearest of its cluster."""
+    """Row kept for each query: itself if among the `keep` nearest to the centroid, else the nearest of its cluster."""
+    # Rounded, so that floating-point noise does not decide between equal distances; the row number breaks ties.
     order = np.lexsort((np.arange(len(labels)), distances.round(6), labels))
     sorted_labels = labels[order]
     starts = np.flatnonzero(np.r_[True, sorted_labels[1:] != sorted_labels[:-1]])
-    rank_in_cluster = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    cluster_start = np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    rank_in_cluster = np.arange(len(order)) - cluster_start
     representative = np.empty(len(labels), np.int64)
-    representative[order] = np.where(
-        rank_in_cluster < keep, order, order[np.repeat(starts, np.diff(np.r_[starts, len(order)]))]
-    )
+    representative[order] = np.where(rank_in_cluster < keep, order, order[cluster_start])
     return representative
 
 
 class QueryLsa:
     """TF-IDF of character 3- to 5-grams within words, reduced by truncated SVD (latent semantic analysis).
 
-    Fitted on at most about FIT_QUERIES queries, drawn evenly over the log; encodes any number, batch by batch.
+    Fitted on every n-th query, such that there are about FIT_QUERIES at most (fewer than twice that).
     """
 
     def __init__(self, grams: TfidfVectorizer, svd: TruncatedSVD | None) -> None:
@@ -121,7 +125,7 @@ class QueryLsa:
 
     @classmethod
     def fit(cls, texts: Sequence[str], seed: int) -> QueryLsa:
-        """Fit on a log; one that has too few n-grams to reduce gets zero vectors of one dimension."""
+        """Fit on a query log; if it has too few n-grams for an SVD, all vectors are zero and have one dimension."""
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import TfidfVectorizer
 

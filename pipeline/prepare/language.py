@@ -22,18 +22,19 @@ LANGUAGE = "language"
 """Reason of a reject, followed by the language code."""
 
 KNOWN_OF_OTHERS = 0.25
-"""Share of a query's words in another language that documents contain: names, loan words, cognates."""
+"""Assumed share of words of a foreign query that documents contain: names, loan words, cognates."""
 
 SURE = 0.8
-"""Queries identified with at least this probability estimate the share of words that documents contain."""
+"""Minimum probability of an identification to count as certain when the share of known words is estimated."""
 
 SUREST = 0.9
-"""Upper bound of an identification's probability: fastText is certain that `sso` is Italian."""
+"""Cap on an identification's probability, because fastText can be certain and wrong (`sso` is Italian)."""
 
 BEGINNING = 80
-"""Characters of a text that are identified."""
+"""Number of characters at the start of a text that are passed to fastText."""
 
 CANDIDATES = 5
+"""Languages per query considered if the identification is in doubt."""
 
 FEW_TEXTS, FEWER_TEXTS = 20, 10
 """Number of texts from which a language counts with `LEAST_SHARE`; with fewer texts, `LEAST_SHARE_OF_FEW` is needed.
@@ -53,29 +54,30 @@ _KNOWN = f"""
 
 
 def drop_other_languages(queries: pa.Table, settings: CleanSettings, tables: Tables) -> FilterResult:
-    """Identify each query's language; drop it if that language is not kept and likely enough given its words.
+    """Drop queries that are probably in a language that is not kept. Source: DevRev-Search, 3.1 (2).
 
-    Adds three columns: `language` and `language_score` of the identification, and `spoken`, the language for length
-    percentiles: the identified one or, if in doubt, the likeliest of its tenant's.
-    Source: DevRev-Search, 3.1 (2).
+    Adds three columns: `language` and `language_score`, the result of the identification; and `spoken`, the language
+    whose length percentiles apply: the identified one or, if in doubt, the likeliest of the tenant's languages.
 
     Args:
-        queries: with tenant and text.
+        queries: queries with tenant and text.
         settings: languages to keep; if all are kept, no document is read.
-        tables: `documents`.
+        tables: holds `documents`.
     """
     languages, scores = identify_languages(flat(queries["text"]))
     if settings.languages:
-        ours = pc.is_in(languages, pa.array(settings.languages)).to_numpy(zero_copy_only=False)
-        foreign = ~ours & (_probability(queries, ours, scores, tables, settings) >= settings.language_threshold)
+        is_kept = pc.is_in(languages, pa.array(settings.languages)).to_numpy(zero_copy_only=False)
+        probability = _probability(queries, is_kept, scores, tables, settings)
+        is_foreign = ~is_kept & (probability >= settings.language_threshold)
     else:
-        ours, foreign = scores >= settings.language_threshold, np.zeros(len(scores), bool)
-    spoken = _query_languages(queries, languages, ours)
+        is_kept = scores >= settings.language_threshold
+        is_foreign = np.zeros(len(scores), bool)
+    spoken = _query_languages(queries, languages, is_kept)
     language_columns = {"language": languages, "language_score": pa.array(scores), "spoken": spoken}
     for name, column in language_columns.items():
         queries = queries.append_column(name, column)
     reasons = pc.binary_join_element_wise(LANGUAGE, languages, " ")
-    return FilterResult.by_reason(queries, pc.if_else(pa.array(foreign), reasons, pa.scalar(None, pa.string())))
+    return FilterResult.by_reason(queries, pc.if_else(pa.array(is_foreign), reasons, pa.scalar(None, pa.string())))
 
 
 def identify_languages(texts: pa.StringArray) -> tuple[pa.StringArray, NDArray[np.float32]]:
@@ -89,19 +91,19 @@ def identify_languages(texts: pa.StringArray) -> tuple[pa.StringArray, NDArray[n
 
 
 def languages_of(texts: pa.StringArray) -> dict[str, float]:
-    """Frequent languages of some texts with probability-weighted shares, largest first.
+    """Frequent languages of some texts with their shares, weighted by probability, largest first.
 
-    Empty if there are too few texts.
+    Empty if there are fewer than `FEWER_TEXTS` texts.
     """
     if len(texts) < FEWER_TEXTS:
         return {}
-    least = LEAST_SHARE if len(texts) >= FEW_TEXTS else LEAST_SHARE_OF_FEW
+    min_share = LEAST_SHARE if len(texts) >= FEW_TEXTS else LEAST_SHARE_OF_FEW
     languages, scores = identify_languages(texts)
     weights = pa.table({"language": languages, "score": scores}).group_by("language").aggregate([("score", "sum")])
     shares = dict(zip(weights["language"].to_pylist(), weights["score_sum"].to_pylist(), strict=True))
     total = sum(shares.values())
-    common = {language: share / total for language, share in shares.items() if share >= least * total}
-    return dict(sorted(common.items(), key=lambda item: (-item[1], item[0])))
+    frequent = {language: share / total for language, share in shares.items() if share >= min_share * total}
+    return dict(sorted(frequent.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _candidates(texts: pa.StringArray) -> list[list[str]]:
@@ -112,23 +114,32 @@ def _candidates(texts: pa.StringArray) -> list[list[str]]:
 
 
 def _beginnings(texts: pa.StringArray) -> list[str]:
+    """The first `BEGINNING` characters of each text."""
     return list(pc.utf8_slice_codeunits(texts, 0, BEGINNING).to_pylist())
 
 
 def _probability(
-    queries: pa.Table, ours: NDArray[np.bool_], scores: NDArray[np.float32], tables: Tables, settings: CleanSettings
+    queries: pa.Table, is_kept: NDArray[np.bool_], scores: NDArray[np.float32], tables: Tables, settings: CleanSettings
 ) -> NDArray[np.float64]:
-    """Probability that a query is in the identified language, given which of its words the documents contain.
+    """Probability that each query is in its identified, foreign language, given how many words documents contain.
 
-    Bayes' rule with independent words: documents contain a certain share of words of queries surely in a kept language,
-    and
-    `KNOWN_OF_OTHERS` of the words of others; without a difference, words carry no information.
+    Naive Bayes over words. In a foreign query, documents contain each word with probability `KNOWN_OF_OTHERS`; in a
+    query of a kept language, with the share that is measured on the tenant's certain queries. If the two are equal,
+    words carry no information.
+
+    Args:
+        queries: queries with tenant and text.
+        is_kept: whether the identified language is kept, shape (n_queries,).
+        scores: probability of the identification, same shape.
+        tables: holds `documents`.
+        settings: languages to keep.
     """
     words, known_words = _count_known_words(queries, tables, settings).T
     share = np.full(len(words), KNOWN_OF_OTHERS)
     for rows in rows_by(queries["tenant"]):
-        sure = rows[ours[rows] & (scores[rows] >= SURE)]
-        share[rows] = max(KNOWN_OF_OTHERS, (known_words[sure].sum() + 1) / (words[sure].sum() + 2))
+        certain = rows[is_kept[rows] & (scores[rows] >= SURE)]
+        # Laplace smoothing (+ 1, + 2), for tenants with few or no certain queries.
+        share[rows] = max(KNOWN_OF_OTHERS, (known_words[certain].sum() + 1) / (words[certain].sum() + 2))
     score = np.minimum(scores.astype(np.float64), SUREST)
     odds = np.log(score / (1 - score)) + known_words * np.log(KNOWN_OF_OTHERS / share)
     odds += (words - known_words) * np.log((1 - KNOWN_OF_OTHERS) / (1 - share))
@@ -149,31 +160,42 @@ def _count_known_words(queries: pa.Table, tables: Tables, settings: CleanSetting
 
 
 def _foreign_documents(tables: Tables, settings: CleanSettings) -> pa.Table:
-    """Ids of documents in languages that are not kept: their words are no evidence."""
+    """Ids of documents in languages that are not kept; their words are ignored when query words are looked up."""
     documents = [DOCUMENTS.empty().select(["tenant", "doc_id"])]
     for batch in tables.batches("documents", ["tenant", "doc_id", "text"], BATCH_ROWS):
         languages, scores = identify_languages(flat(batch["text"]))
-        ours = pc.is_in(languages, pa.array(settings.languages))
-        strange = pc.and_not(pa.array(scores >= settings.language_threshold), ours)
-        documents.append(batch.select(["tenant", "doc_id"]).filter(strange))
+        is_kept = pc.is_in(languages, pa.array(settings.languages))
+        is_foreign = pc.and_not(pa.array(scores >= settings.language_threshold), is_kept)
+        documents.append(batch.select(["tenant", "doc_id"]).filter(is_foreign))
     return pa.concat_tables(documents)
 
 
-def _query_languages(queries: pa.Table, languages: pa.StringArray, ours: NDArray[np.bool_]) -> pa.Array:
-    """Each query's language; in doubt the likeliest of those of its tenant's other queries."""
-    coded = languages.dictionary_encode()
-    names, spoken = coded.dictionary.to_pylist(), coded.indices.to_numpy().copy()
+def _query_languages(queries: pa.Table, languages: pa.StringArray, is_certain: NDArray[np.bool_]) -> pa.Array:
+    """Language of each query; if in doubt, the likeliest among the languages of the tenant's certain queries.
+
+    Args:
+        queries: queries with tenant and text.
+        languages: identified language of each query.
+        is_certain: whether the identification can be trusted, shape (n_queries,).
+    """
+    encoded = languages.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    spoken = encoded.indices.to_numpy().copy()
     for rows in rows_by(queries["tenant"]):
-        counts = np.bincount(spoken[rows[ours[rows]]], minlength=len(names))
-        doubtful = rows[~ours[rows]]
+        counts = np.bincount(spoken[rows[is_certain[rows]]], minlength=len(names))
+        doubtful = rows[~is_certain[rows]]
         if np.count_nonzero(counts) > 1:
-            row_of_language = {names[at]: int(at) for at in np.flatnonzero(counts)}
+            code_of_language = {names[code]: int(code) for code in np.flatnonzero(counts)}
+            most_frequent = int(counts.argmax())
             texts = flat(queries["text"].take(pa.array(doubtful)))
-            spoken[doubtful] = [_first(some, row_of_language, int(counts.argmax())) for some in _candidates(texts)]
+            spoken[doubtful] = [
+                _first_known(candidates, code_of_language, most_frequent) for candidates in _candidates(texts)
+            ]
         elif len(doubtful):
             spoken[doubtful] = counts.argmax()
-    return coded.dictionary.take(pa.array(spoken))
+    return encoded.dictionary.take(pa.array(spoken))
 
 
-def _first(candidates: list[str], row_of_language: Mapping[str, int], other: int) -> int:
-    return next((row_of_language[name] for name in candidates if name in row_of_language), other)
+def _first_known(candidates: list[str], code_of_language: Mapping[str, int], default: int) -> int:
+    """Code of the first candidate that has one, else the default."""
+    return next((code_of_language[name] for name in candidates if name in code_of_language), default)

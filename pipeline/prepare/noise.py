@@ -32,11 +32,11 @@ ONE_LINE = (
     r"|^\s*(?:if|elif|for|while|with|except)\b[^?]*[(_=\[][^?]*:\s*$"
     r"|^\s*[\"'][\w.-]+[\"']\s*:\s*[^?]*$"
 )
-"""Code on one line: an assignment, a call, a statement with a semicolon, the head of a block, a key with its value."""
+"""One-line code: an assignment, a call, a statement with a semicolon, the start of a block, or a key and value."""
 
 QUOTED_OR_KEYWORD = rf"\"[^\"]*\"|'[^']*'|\b(?:{'|'.join(_KEYWORDS)})\b"
 PROSE = r"[\pL]{2,}\s+[\pL]{2,}"
-"""Two words side by side: outside of strings and keywords a line of code has none."""
+"""Two adjacent words, which a line of code does not have outside of strings and keywords."""
 
 # RE2 patterns, tried in this order; the first that matches names the reason.
 PATTERNS = {
@@ -68,7 +68,7 @@ QUOTED = {
     "stack trace": r"(?m)^(?:\s.*|Traceback.*|Caused by.*|[\w.]+(?:Error|Exception)\b.*|goroutine.*)$",
     "log line": rf"(?m)^.*\b{_LEVEL}.*$",
 }
-"""Lines whose questions, such as `did you mean 'x'?`, are a program's, by reason."""
+"""Lines written by a program, by reason; questions in them, such as `did you mean 'x'?`, are ignored."""
 
 ASKS = (
     r"(?i)[\pL\pN)\]}\"'`’”»][?？؟]+[\"')\]]?(?:\s+[^\s:=;{}]|\s*$)|(?m:[\pL\pN)\]}\"'`’”»]\s[?？؟]+\s*$)"
@@ -78,37 +78,40 @@ ASKS = (
     r"|\b(?:can|could|would) (?:i|we|you|someone|somebody|anyone|anybody)\b|\b(?:does|has) any(?:one|body)\b"
     r"|\bis (?:there|it possible)\b|\b(?:please|pls) (?:help|explain|advise)\b|\bany (?:ideas?|help|suggestions?)\b"
 )
-"""A question mark that ends a word or a line, or the beginning of an English question."""
-
+"""A question mark at the end of a word or line, or the start of an English question."""
 
 ASKABLE = ("stack trace", "log line", "code", "cut off")
-"""Reasons that do not hold for a row that asks."""
+"""Reasons that do not apply to rows with a question: somebody quotes such text and asks about it."""
 
 
 def drop_noise(queries: pa.Table, settings: CleanSettings) -> FilterResult:
-    """Drop rows that are not queries, but never one that asks something about what it quotes."""
+    """Drop rows that are not queries; rows that quote code or logs and ask about it are kept."""
     if not settings.noise:
         return FilterResult.all_kept(queries)
-    text, reasons = flat(queries["text"]), pa.nulls(queries.num_rows, pa.string())
-    for reason in reversed(PATTERNS):
-        reasons = pc.if_else(_is(reason, text), reason, reasons)
+    text = flat(queries["text"])
+    reasons = pa.nulls(queries.num_rows, pa.string())
+    for reason in reversed(PATTERNS):  # reversed, so that the first matching pattern gives the reason
+        reasons = pc.if_else(_is_noise(reason, text), reason, reasons)
     return FilterResult.by_reason(queries, reasons)
 
 
-def _is(reason: str, text: pa.StringArray) -> pa.BooleanArray:
-    could = pc.match_substring_regex(text, PATTERNS[reason])
+def _is_noise(reason: str, text: pa.StringArray) -> pa.BooleanArray:
+    """Whether each text is noise for this reason."""
+    matches = pc.match_substring_regex(text, PATTERNS[reason])
     if reason == "code":
-        could = pc.or_(could, _is_one_line(text))
-    if reason not in ASKABLE or not could.true_count:
-        return could
-    return pc.replace_with_mask(could, could, pc.invert(_asks(reason, text.filter(could))))
+        matches = pc.or_(matches, _is_one_line_code(text))
+    if reason not in ASKABLE or not matches.true_count:
+        return matches
+    return pc.replace_with_mask(matches, matches, pc.invert(_has_question(reason, text.filter(matches))))
 
 
-def _is_one_line(text: pa.StringArray) -> pa.BooleanArray:
+def _is_one_line_code(text: pa.StringArray) -> pa.BooleanArray:
+    """Whether each text is one line of code without prose."""
     prose = pc.match_substring_regex(pc.replace_substring_regex(text, QUOTED_OR_KEYWORD, ";"), PROSE)
     return pc.and_not(pc.match_substring_regex(text, ONE_LINE), prose)
 
 
-def _asks(reason: str, text: pa.StringArray) -> pa.BooleanArray:
+def _has_question(reason: str, text: pa.StringArray) -> pa.BooleanArray:
+    """Whether each text has a question outside of the lines in `QUOTED`."""
     unquoted_text = pc.replace_substring_regex(text, QUOTED[reason], "") if reason in QUOTED else text
     return pc.match_substring_regex(unquoted_text, ASKS)

@@ -1,4 +1,4 @@
-"""The stage `split`: train, validation and test by query; clusters and near-duplicates never cross splits."""
+"""The stage `split`: assign queries to train, validation and test; clusters and near-duplicates never cross splits."""
 
 import hashlib
 
@@ -23,6 +23,8 @@ SHARED = """
 """
 
 SPLITS = np.array(["test", "validation", "train"])
+"""Order in which splits are filled with clusters; see `assign`."""
+
 IN_ORDER = ("train", "validation", "test")
 """Order in which splits are written: one folder per split, so that readers of files find them by name."""
 
@@ -38,20 +40,19 @@ LEARNED = """
 
 
 def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int) -> None:
-    """Assign each query its split: whole clusters in seeded random order fill test, then validation, then train.
+    """Assign each query to a split: whole clusters, in seeded random order, fill test, then validation, then train.
 
-    Clusters connected by near-duplicates count as one. The split depends on queries only, never on labels: another
-    judge
-    leaves the test set unchanged.
-    Source: DevRev-Search, A.1 (92 of 383 queries are test); ScalingNote (train to validation 9:1).
+    Clusters connected by near-duplicates count as one. The split depends on the queries only, never on labels, so the
+    test set stays the same with another judge.
+    Sources: DevRev-Search, A.1 (92 of 383 queries are test); ScalingNote (train to validation 9:1).
 
     Args:
-        tables: `cleaned_queries`.
-        output: `queries`.
-        settings: the shares; `generated`, a folder of `darklode generate`: its queries join the train split, each
-            as its own
-            cluster. Those near a held-out query, or of a tenant without queries here, are dropped.
-        seed: of the order.
+        tables: holds `cleaned_queries`.
+        output: receives `queries`.
+        settings: shares of the splits, and `generated_queries`, a folder of `darklode generate`. Generated queries are
+            added to train, each as a cluster of its own. They are dropped if they are near-duplicates of a held-out
+            query, or if their tenant has no queries here.
+        seed: random seed of the order of clusters.
 
     Raises:
         ArtifactError: the folder has no generated queries.
@@ -62,51 +63,52 @@ def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int)
     splits = np.empty(len(clusters), dtype=object)
     for tenant in np.unique(tenants):
         rows = np.flatnonzero(tenants == tenant)
-        splits[rows] = assign(clusters[rows], settings, _seed(seed, tenant))
+        splits[rows] = assign(clusters[rows], settings, _tenant_seed(seed, tenant))
     rows = QUERIES.rows({name: queries[name] for name in queries.column_names} | {"split": splits})
     generated_queries = _read_generated(settings.generated_queries) if settings.generated_queries else rows.slice(0, 0)
-    more = _training_queries(rows, generated_queries) if generated_queries.num_rows else generated_queries
+    added_queries = _training_queries(rows, generated_queries) if generated_queries.num_rows else generated_queries
     for name in IN_ORDER:
         split_rows = rows.filter(pa.array(splits == name))
-        output.write("queries", pa.concat_tables([split_rows, more]) if name == "train" else split_rows, name)
+        output.write("queries", pa.concat_tables([split_rows, added_queries]) if name == "train" else split_rows, name)
     n_in = len(clusters) + generated_queries.num_rows
-    n_dropped = n_in - len(clusters) - more.num_rows
+    n_dropped = n_in - len(clusters) - added_queries.num_rows
     dropped = {"generated, and near to a held-out query or of another tenant": n_dropped} if n_dropped else {}
-    output.count(FunnelStep("split", "queries", n_in, "queries", len(clusters) + more.num_rows, dropped))
+    output.count(FunnelStep("split", "queries", n_in, "queries", len(clusters) + added_queries.num_rows, dropped))
 
 
 def _read_generated(folder: str) -> pa.Table:
+    """Accepted generated queries of a run of `darklode generate`."""
     return Run(folder).tables(QUERIES.name, GENERATED).sql(KEPT).cast(QUERIES.schema)
 
 
 def _training_queries(query_rows: pa.Table, generated: pa.Table) -> pa.Table:
-    """Generated queries for training, numbered as clusters after those of their tenants."""
+    """Generated queries that may be trained on, with cluster ids above those of their tenants."""
     held_out = query_rows.filter(pc.not_equal(query_rows["split"], "train"))
-    both = pa.concat_tables([generated.select(["tenant", "text"]), held_out.select(["tenant", "text"])])
+    texts = pa.concat_tables([generated.select(["tenant", "text"]), held_out.select(["tenant", "text"])])
     numbered = generated.append_column("n", pa.array(np.arange(generated.num_rows)))
     with scratch() as connection:
-        connection.register("texts", both.append_column("n", pa.array(np.arange(both.num_rows))))
+        connection.register("texts", texts.append_column("n", pa.array(np.arange(texts.num_rows))))
         connection.register("given", numbered)
         connection.register("tenants", query_rows.select(["tenant"]))
         keys = near_keys(connection, materialize(connection, "FROM texts"))
         query = LEARNED.format(keys=keys)
         eligible = connection.sql(query, params={"count": generated.num_rows}).to_arrow_table()
-    first = query_rows.group_by("tenant").aggregate([("cluster_id", "max")])
-    begins = dict(zip(first["tenant"].to_pylist(), first["cluster_id_max"].to_pylist(), strict=True))
-    offsets = np.array([begins[tenant] for tenant in eligible["tenant"].to_pylist()], np.int64)
+    maxima = query_rows.group_by("tenant").aggregate([("cluster_id", "max")])
+    last_cluster = dict(zip(maxima["tenant"].to_pylist(), maxima["cluster_id_max"].to_pylist(), strict=True))
+    offsets = np.array([last_cluster[tenant] for tenant in eligible["tenant"].to_pylist()], np.int64)
     clusters = pa.array(offsets + 1 + np.arange(eligible.num_rows))
     columns = {name: eligible[name] for name in QUERIES.schema.names}
     return QUERIES.rows(columns | {"cluster_id": clusters, "split": pa.repeat("train", eligible.num_rows)})
 
 
 def connected_components(queries: pa.Table) -> NDArray[np.int64]:
-    """Cluster number of each query over all tenants, after merging clusters with near-duplicates of each other.
+    """Component number of each query, shape (n_queries,), unique over all tenants.
+
+    Two clusters are in one component if they are connected by near-duplicate queries. Computed as the connected
+    components of a bipartite graph of clusters and near-duplicate keys.
 
     Args:
-        queries: tenant, text and cluster_id.
-
-    Returns:
-        shape (n_queries,).
+        queries: queries with tenant, text and cluster_id.
     """
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
@@ -125,21 +127,21 @@ def connected_components(queries: pa.Table) -> NDArray[np.int64]:
 
 
 def assign(clusters: NDArray[np.integer], settings: SplitSettings, seed: int) -> NDArray[np.str_]:
-    """The split of each of one tenant's queries, in the shape of `clusters`.
+    """Split of each query of one tenant, shape of `clusters`.
 
-    Clusters are placed on a line in random order and belong to the split at their midpoint, so shares are met as
-    closely as
-    whole clusters allow, and a tenant with a single cluster trains.
+    Clusters are laid out on a line of length 1 in random order; the midpoint of each decides its split. So shares are
+    met as closely as whole clusters allow, and a tenant with a single cluster is in train.
     """
-    names, inverse, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
-    order = np.random.default_rng(seed).permutation(len(names))
+    cluster_ids, cluster_index, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+    order = np.random.default_rng(seed).permutation(len(cluster_ids))
     ends = np.cumsum(sizes[order])
-    middle = np.empty(len(names))
-    middle[order] = (ends - sizes[order] / 2) / len(clusters)
-    test = settings.test_share
-    validation = test + (1 - test) * settings.validation_share
-    return SPLITS[np.searchsorted([test, validation], middle, side="right")][inverse]
+    midpoints = np.empty(len(cluster_ids))
+    midpoints[order] = (ends - sizes[order] / 2) / len(clusters)
+    test_end = settings.test_share
+    validation_end = test_end + (1 - test_end) * settings.validation_share
+    return SPLITS[np.searchsorted([test_end, validation_end], midpoints, side="right")][cluster_index]
 
 
-def _seed(seed: int, tenant: str) -> int:
+def _tenant_seed(seed: int, tenant: str) -> int:
+    """A seed per tenant, so that adding a tenant leaves the splits of the others unchanged."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{tenant}".encode()).digest()[:8], "big")

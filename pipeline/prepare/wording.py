@@ -1,7 +1,8 @@
-"""Queries with the same wording: other spelling, inflection or function words.
+"""Find queries with the same wording: equal except for typos, inflection and function words.
 
-Vector distances cannot tell: "cost in Iowa" is as near to "cost in Texas" as to itself with a typo. So all words except
-function words must match in order, up to inflection, and up to one edit if the documents do not contain the word.
+Vector distances cannot decide this: "cost in Iowa" is as near to "cost in Texas" as to itself with a typo. So all words
+except function words must match in order, after stemming, and after correction of one edit if the documents do not
+contain the word.
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ from darklode.pipeline.base.segmentation import spaced_column
 from darklode.pipeline.prepare.filters import flat
 
 WORDS = r"\pL+"
-"""RE2 for words looked up in documents."""
+"""RE2 pattern of words that are looked up in documents."""
 
 KNOWN_WORDS = f"""
     SELECT DISTINCT tenant, word FROM (
@@ -67,17 +68,19 @@ _WORDINGS = """
 
 
 def same_words(queries: pa.Table, tables: Tables) -> NDArray[np.int64]:
-    """The representative of each query's wording: fewest typos, most frequent, first.
+    """Row of the query that represents each query's wording, shape (n_queries,).
+
+    Of queries with the same wording it is the one with the fewest typos, then the most frequent, then the first.
 
     Args:
-        queries: tenant, text and n_represented.
-        tables: `documents`, which decide how words are spelled.
+        queries: queries with tenant, text and n_represented.
+        tables: holds `documents`; a word that they contain is not a typo.
     """
     n = queries.num_rows
     text = pc.utf8_lower(pc.utf8_normalize(flat(spaced_column(queries["text"])), form="NFKC"))
     with tables.connect() as connection:
-        asking = {"row": np.arange(n), "tenant": queries["tenant"], "uses": queries["n_represented"], "text": text}
-        connection.register("queries", pa.table(asking))
+        columns = {"row": np.arange(n), "tenant": queries["tenant"], "uses": queries["n_represented"], "text": text}
+        connection.register("queries", pa.table(columns))
         for statement in (_ASKED, _VOCABULARY):
             connection.execute(statement)
         slips = connection.sql(_SLIPS).to_arrow_table()
@@ -88,25 +91,31 @@ def same_words(queries: pa.Table, tables: Tables) -> NDArray[np.int64]:
 
 
 def _apply_spelling(vocabulary: pa.Table, slips: pa.Table) -> pa.Table:
-    """Each word's stem after correction, whether it is a typo, and whether it is a function word."""
-    meant = vocabulary.join(slips, ["tenant", "word"])
-    spelled = pc.coalesce(meant["meant"], meant["word"])
+    """For each word: its stem after correction, whether it is a function word (light), and whether a typo (slip)."""
+    corrected = vocabulary.join(slips, ["tenant", "word"])
+    spelled = pc.coalesce(corrected["meant"], corrected["word"])
     stems = pa.array(Stemmer.Stemmer("english", 0).stemWords(spelled.to_pylist()), pa.string())
-    light = pc.is_in(spelled, pa.array(FUNCTION_WORDS))
-    columns = {"tenant": meant["tenant"], "word": meant["word"], "stem": stems, "light": light}
-    return pa.table(columns | {"slip": pc.is_valid(meant["meant"])})
+    is_function_word = pc.is_in(spelled, pa.array(FUNCTION_WORDS))
+    columns = {"tenant": corrected["tenant"], "word": corrected["word"], "stem": stems, "light": is_function_word}
+    return pa.table(columns | {"slip": pc.is_valid(corrected["meant"])})
 
 
 def _representatives(queries: pa.Table, wording_rows: pa.Table) -> NDArray[np.int64]:
-    """The representative row of each; a query without words represents itself."""
-    standing, rows = np.arange(queries.num_rows), wording_rows["row"].to_numpy()
+    """Row of the representative of each query; a query without words represents itself.
+
+    Args:
+        queries: all queries.
+        wording_rows: row, wording and number of typos (slips) of each query with words.
+    """
+    representatives = np.arange(queries.num_rows)
+    rows = wording_rows["row"].to_numpy()
     tenants = queries["tenant"].take(wording_rows["row"])
     wordings = pc.binary_join_element_wise(tenants, wording_rows["wording"], "\x00")
     codes = flat(wordings).dictionary_encode().indices.to_numpy()
     uses = queries["n_represented"].to_numpy()[rows]
     order = np.lexsort((rows, -uses, wording_rows["slips"].to_numpy(), codes))
-    firsts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    group_starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     best_row = np.empty(codes.max(initial=-1) + 1, np.int64)
-    best_row[codes[order[firsts]]] = rows[order[firsts]]
-    standing[rows] = best_row[codes]
-    return standing
+    best_row[codes[order[group_starts]]] = rows[order[group_starts]]
+    representatives[rows] = best_row[codes]
+    return representatives

@@ -92,12 +92,12 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
     """
     outdated = is_stale(run)
     with all_tables(run).open_local() as tables:
-        head = [*_warnings(tables, warnings), *([STALE] if outdated else [])]
-        shown = [*_tables(run, tables, settings), *([] if outdated else _validation(tables))]
+        notices = [*_warnings(tables, warnings), *([STALE] if outdated else [])]
+        card_tables = [*_tables(run, tables, settings), *([] if outdated else _validation(tables))]
     language = () if settings.clean.keep_all else settings.clean.languages
-    front = {"language": [*language], **TASK, "size_categories": [_size(tables.rows("chunks"))]}
-    text = document([_title(run, settings), *head], shown, closing(run, settings, READING))
-    return _card(run, settings, text, front, _configs(run))
+    front_matter = {"language": [*language], **TASK, "size_categories": [_size(tables.rows("chunks"))]}
+    text = document([_title(run, settings), *notices], card_tables, closing(run, settings, READING))
+    return _card(run, settings, text, front_matter, _configs(run))
 
 
 CONFIGS = {"corpus": "chunks", "queries": "queries", "qrels": "qrels", "triplets": "triplets"}
@@ -107,8 +107,9 @@ SPLITS = ("train", "validation", "test")
 def _configs(run: Run) -> Files:
     """Files of each config by split: a table's subfolder per split; chunks have no splits."""
     parts = run.parts()
-    full = {table: [part for part in parts.get(table, ()) if part.rows] for table in CONFIGS.values()}
-    partitions = {table: {partition_of(part.file) for part in some} for table, some in full.items()}
+    partitions = {
+        table: {partition_of(part.file) for part in parts.get(table, ()) if part.rows} for table in CONFIGS.values()
+    }
     configs: dict[str, dict[str, str]] = {
         config: {split: f"tables/{table}/{split}/*.parquet" for split in SPLITS if split in partitions[table]}
         for config, table in CONFIGS.items()
@@ -231,21 +232,24 @@ def mined_card(run: Run, settings: Settings) -> str:
     """
     with all_tables(run).open_local() as tables:
         warnings = [f"> **Warning:** {cell(sentence)}" for sentence in mined_caveats(tables)]
-        shown = list(_mined_tables(tables, settings))
-    head = [CLICKS, *warnings, "## Trained models", _models_section(run)]
-    text = document([_title(run, settings), *head], shown, closing(run, settings, _mined_reading(run, settings)))
+        card_tables = list(_mined_tables(tables, settings))
+    notices = [CLICKS, *warnings, "## Trained models", _models_section(run)]
+    text = document(
+        [_title(run, settings), *notices], card_tables, closing(run, settings, _mined_reading(run, settings))
+    )
     return _card(run, settings, text, TASK, _mined_configs(run))
 
 
 def _mined_reading(run: Run, settings: Settings) -> str:
-    changed = sum(part.rows for name in TRIPLETS.files[1:] for part in run.parts().get(name, ()))
+    """Section on how to read the triplets; it mentions rows that later patches changed."""
+    n_changed = sum(part.rows for name in TRIPLETS.files[1:] for part in run.parts().get(name, ()))
     reading = [MINED_READING, MINED_TEXT_FORM[settings.triplets.text_form]]
-    return "\n".join([*reading, *([CHANGED.format(rows=f"{changed:,}")] if changed else [])])
+    return "\n".join([*reading, *([CHANGED.format(rows=f"{n_changed:,}")] if n_changed else [])])
 
 
 def _mined_configs(run: Run) -> Files:
     """Files of each config by split: triplets have a subfolder per split; the test period is the test split."""
-    parts = {table: [part for part in some if part.rows] for table, some in run.parts().items()}
+    parts = {table: [part for part in table_parts if part.rows] for table, table_parts in run.parts().items()}
     folders = {part.file.split("/")[-2] for part in parts.get("triplets", ())}
     split_folders = {split: partition_name({"split": split}) for split in SPLITS}
     return {
@@ -260,18 +264,20 @@ def _mined_configs(run: Run) -> Files:
 
 
 def _models_section(run: Run) -> str:
+    """List of the run's trained models with the last day of the log that they have seen."""
     manifests = run.manifests()
     lines = []
     for stage, label in (("fit_term_weights", "term weighting"), ("click_model", "click model")):
         facts = manifests[stage].facts if stage in manifests else {}
         if "version" in facts:
             through = facts["through"]
-            basis = f"trained on the log up to {through}" if through else "not trained yet: no clicks"
-            lines.append(f"- {label} `{facts['version']}`: {basis}")
+            training_data = f"trained on the log up to {through}" if through else "not trained yet: no clicks"
+            lines.append(f"- {label} `{facts['version']}`: {training_data}")
     return "\n".join(lines) or "None: any click counts, and term weights are not trained."
 
 
 def _mined_tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
+    """Yield title, table and note of each table of the card."""
     max_associations = settings.associate.max_lenders_per_query
     yield "Triplets", statistics.triplet_tiers(tables), ""
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT

@@ -9,6 +9,7 @@ from darklode.pipeline.report.statistics import Statistic
 from darklode.schemas.settings import Settings
 
 FEW_TEST_QUERIES = 50
+"""Recommended minimum of test queries with a positive: with fewer, confidence intervals exceed usual differences."""
 
 MANY_POSITIVES = 20
 """Implausible median of positives per answered query; DevRev-Search has 6."""
@@ -23,33 +24,35 @@ SMALL_TENANTS = """
     SELECT tenant, count(*) AS chunks FROM chunks GROUP BY tenant
     HAVING count(*) <= 2 * $1 ORDER BY tenant
 """
+"""Tenants with so few chunks that a list of `$1` results contains half of them: recall is high for any retriever."""
 
 
 def caveats(tables: Tables, settings: Settings) -> list[str]:
-    """Caveats of a benchmark as sentences for the card and the terminal.
+    """Caveats of a benchmark, a sentence or paragraph each, for the card and the terminal.
 
     Args:
         tables: `duckdb_views.all_tables` of a finished run.
-        settings: the run's settings.
+        settings: the settings of that run: pool depth, retrievers, negatives per triplet.
     """
     sentences = [
-        _small_tenants(tables, settings.pool.search_depth),
-        _labels(tables),
+        _small_tenants_caveat(tables, settings.pool.search_depth),
+        _few_positives_caveat(tables),
         favored_retrievers(tables, settings),
-        _implausible(tables, settings.pool.search_depth),
-        _unreadable(tables),
+        _implausible_labels_caveat(tables, settings.pool.search_depth),
+        _unreadable_caveat(tables),
         _contradicted_caveat(tables),
         missing_probabilities(tables),
         _unjudged_caveat(tables),
         _uncalibrated_caveat(tables),
-        _impressions_caveat(tables),
-        _positives_without_triplet(tables),
-        _short_triplets(tables, settings.triplets.num_negatives),
+        _biased_reviewers_caveat(tables),
+        _lost_positives_caveat(tables),
+        _short_triplets_caveat(tables, settings.triplets.num_negatives),
     ]
     return [sentence for sentence in sentences if sentence]
 
 
-def _small_tenants(tables: Tables, depth: int) -> str:
+def _small_tenants_caveat(tables: Tables, depth: int) -> str:
+    """Caveat on tenants with at most 2 · depth chunks, the first five by name."""
     tenants = tables.sql(SMALL_TENANTS, [depth])["tenant"].to_pylist()
     if not tenants:
         return ""
@@ -57,18 +60,20 @@ def _small_tenants(tables: Tables, depth: int) -> str:
     return f"Recall@{depth} means little for these tenants, whose chunks number at most {2 * depth:,}: {tenant_list}."
 
 
-def _labels(tables: Tables) -> str:
-    rows = {row["split"]: row for row in statistics.labels(tables).to_pylist()}
-    if "all" not in rows:
+def _few_positives_caveat(tables: Tables) -> str:
+    """Caveat on queries without a positive, and on a small test split."""
+    rows_by_split = {row["split"]: row for row in statistics.labels(tables).to_pylist()}
+    if "all" not in rows_by_split:
         return ""
-    without, everything = rows["all"]["without_positives"], rows["all"]["queries"]
-    test = rows["test"]["with_positives"] if "test" in rows else 0
-    sentence = f"{without:,} of {everything:,} queries have no positive." if without else ""
-    few = (
-        f"Only {test} test queries have a positive (at least {FEW_TEST_QUERIES} are recommended): differences between "
-        "systems are mostly noise."
+    n_unanswered = rows_by_split["all"]["without_positives"]
+    n_queries = rows_by_split["all"]["queries"]
+    n_test = rows_by_split["test"]["with_positives"] if "test" in rows_by_split else 0
+    unanswered = f"{n_unanswered:,} of {n_queries:,} queries have no positive." if n_unanswered else ""
+    few_test_queries = (
+        f"Only {n_test} test queries have a positive (at least {FEW_TEST_QUERIES} are recommended): differences "
+        "between systems are mostly noise."
     )
-    return f"{sentence} {few}".strip() if test < FEW_TEST_QUERIES else sentence
+    return f"{unanswered} {few_test_queries}".strip() if n_test < FEW_TEST_QUERIES else unanswered
 
 
 LEARNED = (
@@ -78,19 +83,22 @@ LEARNED = (
 
 
 def favored_retrievers(tables: Tables, settings: Settings) -> str:
-    """Caveat for labels by an encoder or by a model of retriever scores; empty for other judges.
+    """Caveat on labels that favour some of the retrievers compared; empty if there are none.
+
+    Two kinds of judges have this bias: a model trained on the retrievers' scores, and the cosine of an encoder.
 
     Args:
         tables: `duckdb_views.all_tables` of a judged run.
-        settings: the run's settings.
+        settings: the settings of that run: its retrievers and encoders.
     """
-    judges = [row["judge_id"] for who in (statistics.judges, statistics.members) for row in who(tables).to_pylist()]
-    if any(judge.startswith("learned-") for judge in judges):
+    judge_rows = [*statistics.judges(tables).to_pylist(), *statistics.members(tables).to_pylist()]
+    judge_ids = [row["judge_id"] for row in judge_rows]
+    if any(judge_id.startswith("learned-") for judge_id in judge_ids):
         return LEARNED
-    if not any(judge.startswith("encoder-") for judge in judges):
+    if not any(judge_id.startswith("encoder-") for judge_id in judge_ids):
         return ""
-    own = [name for name in settings.pool.retrievers if name in settings.encoders]
-    audit = f" The audit results of {', '.join(own)} are biased." if own else ""
+    encoder_retrievers = [name for name in settings.pool.retrievers if name in settings.encoders]
+    audit = f" The audit results of {', '.join(encoder_retrievers)} are biased." if encoder_retrievers else ""
     return f"Labels from an encoder's cosine favour similar encoders: do not compare encoders with them.{audit}"
 
 
@@ -102,17 +110,19 @@ RELEVANT_SHARE = """
 LEAST_RECALL = "SELECT min(recall_at_depth) AS least FROM audit_retrievers WHERE tenant IS NULL HAVING count(*) > 1"
 
 
-def _implausible(tables: Tables, depth: int) -> str:
+def _implausible_labels_caveat(tables: Tables, depth: int) -> str:
+    """Caveat on signs that the judge calls too much relevant; `depth` is the depth of the pool's rankings."""
     medians = [row["median"] for row in statistics.labels(tables).to_pylist() if row["split"] == "all"]
-    shares, recalls = tables.sql(RELEVANT_SHARE)["share"], tables.sql(LEAST_RECALL)["least"]
-    minimum_recalls = [] if _small_tenants(tables, depth) else recalls.to_pylist()  # trivially high in a small corpus
+    relevant_shares = tables.sql(RELEVANT_SHARE)["share"].to_pylist()
+    lowest_recall = tables.sql(LEAST_RECALL)["least"].to_pylist()
+    recalls = [] if _small_tenants_caveat(tables, depth) else lowest_recall  # trivially high in a small corpus
     signs = [
         *(
             f"half of the answered queries have at least {n:g} positives"
             for n in _values_above(MANY_POSITIVES, medians)
         ),
-        *(f"{share:.0%} of the candidates are relevant" for share in _values_above(LARGE_SHARE, shares.to_pylist())),
-        *(f"every retriever finds at least {low:.0%} of them" for low in _values_above(HIGH_RECALL, minimum_recalls)),
+        *(f"{share:.0%} of the candidates are relevant" for share in _values_above(LARGE_SHARE, relevant_shares)),
+        *(f"every retriever finds at least {recall:.0%} of them" for recall in _values_above(HIGH_RECALL, recalls)),
     ]
     if not signs:
         return ""
@@ -123,25 +133,29 @@ def _values_above(limit: float, values: list[float | None]) -> list[float]:
     return [value for value in values if value is not None and value > limit]
 
 
-def _unreadable(tables: Tables) -> str:
-    unreadable = sum(statistics.judges(tables)["unreadable"].to_pylist())
+def _unreadable_caveat(tables: Tables) -> str:
+    """Caveat on pairs whose verdict could not be read."""
+    n_unreadable = sum(statistics.judges(tables)["unreadable"].to_pylist())
     return (
-        f"{unreadable:,} pairs have no readable verdict and are neither positives nor negatives." if unreadable else ""
+        f"{n_unreadable:,} pairs have no readable verdict and are neither positives nor negatives."
+        if n_unreadable
+        else ""
     )
 
 
 def _contradicted_caveat(tables: Tables) -> str:
-    contradicted = sum(filter(None, statistics.judges(tables)["contradicted"].to_pylist()))
+    """Caveat on labels that contradict the probability computed from the judge's log-probabilities."""
+    n_contradicted = sum(filter(None, statistics.judges(tables)["contradicted"].to_pylist()))
     return (
-        f"The log-probabilities of {contradicted:,} verdicts contradict the judge's label. The label is used, "
+        f"The log-probabilities of {n_contradicted:,} verdicts contradict the judge's label. The label is used, "
         "without a probability; `verdicts.contradicted` marks these verdicts."
-        if contradicted
+        if n_contradicted
         else ""
     )
 
 
 def missing_probabilities(tables: Tables) -> str:
-    """Caveat on labels without a probability although the judge can give one, with the reasons; or empty.
+    """Caveat on labels without a probability although the judge can give one, with the reasons; empty if all have one.
 
     Args:
         tables: `duckdb_views.all_tables` of a judged run.
@@ -149,12 +163,14 @@ def missing_probabilities(tables: Tables) -> str:
     rows = statistics.missing_probabilities(tables).to_pylist()
     if not rows:
         return ""
-    missing, labels = sum(row["verdicts"] for row in rows), rows[0]["labels"]
+    n_missing = sum(row["verdicts"] for row in rows)
+    n_labels = rows[0]["labels"]
     reasons = "; ".join(f"{row['verdicts']:,}: {row['reason']}" for row in rows)
-    return f"{missing:,} of {labels:,} labels have no probability ({reasons})."
+    return f"{n_missing:,} of {n_labels:,} labels have no probability ({reasons})."
 
 
 def _unjudged_caveat(tables: Tables) -> str:
+    """Caveat on pairs that adaptive judging skipped, with the estimated share of positives among them."""
     rows = [row for row in statistics.stopping(tables).to_pylist() if row["judged"] < row["pairs"]]
     if not rows:
         return ""
@@ -170,6 +186,7 @@ def _unjudged_caveat(tables: Tables) -> str:
 
 
 def _missed_per_query(rows: list[dict[str, Any]]) -> str:
+    """Sentence on the share of missed positives averaged per query; `rows` are rows of `stopping`, one per tenant."""
     worst = max(rows, key=lambda row: row["query_missed_high"])
     interval = f"{worst['query_missed_low']:.1%} to {worst['query_missed_high']:.1%}"
     return (
@@ -179,17 +196,19 @@ def _missed_per_query(rows: list[dict[str, Any]]) -> str:
 
 
 def _uncalibrated_caveat(tables: Tables) -> str:
-    few = [row["tenant"] for row in statistics.calibration(tables).to_pylist() if row["ece"] is None]
-    if not few:
+    """Caveat on tenants with too few human labels for a calibration error (`ece`), the first five by name."""
+    tenants = [row["tenant"] for row in statistics.calibration(tables).to_pylist() if row["ece"] is None]
+    if not tenants:
         return ""
-    tenant_list = ", ".join(few[:5]) + (" …" if len(few) > 5 else "")
+    tenant_list = ", ".join(tenants[:5]) + (" …" if len(tenants) > 5 else "")
     return (
         f"Too few human labels for {tenant_list} to draw a reliability curve or fit a threshold: at least {MIN_LABELS} "
         f"with a probability are required, at least {MIN_OF_EACH} relevant and {MIN_OF_EACH} not."
     )
 
 
-def _impressions_caveat(tables: Tables) -> str:
+def _biased_reviewers_caveat(tables: Tables) -> str:
+    """Caveat on pairs whose reviewers saw the judge's verdict before they answered (column `shown`)."""
     rows = tables.sql("SELECT labelled, shown FROM validation WHERE tenant IS NULL AND retriever IS NULL").to_pylist()
     if not rows or not rows[0]["shown"]:
         return ""
@@ -199,13 +218,14 @@ def _impressions_caveat(tables: Tables) -> str:
     )
 
 
-def _short_triplets(tables: Tables, n_negatives: int) -> str:
-    short = sum(statistics.triplets(tables, n_negatives)["short_rows"].to_pylist())
-    return f"{short:,} triplets have fewer than {n_negatives} negatives." if short else ""
+def _short_triplets_caveat(tables: Tables, n_negatives: int) -> str:
+    """Caveat on triplets with fewer negatives than the settings ask for."""
+    n_short = sum(statistics.triplets(tables, n_negatives)["short_rows"].to_pylist())
+    return f"{n_short:,} triplets have fewer than {n_negatives} negatives." if n_short else ""
 
 
 LOST_POSITIVES_SHARE = 0.1
-"""Minimum share of training positives without a triplet to mention."""
+"""Share of training positives without a triplet above which the caveat is shown."""
 
 LOST_POSITIVES = """
     SELECT rows_in AS positives, rows_out AS triplets, reason, dropped FROM funnel
@@ -213,8 +233,8 @@ LOST_POSITIVES = """
 """
 
 
-def _positives_without_triplet(tables: Tables) -> str:
-    """Caveat on positives of train and validation without a triplet, with the reasons, most frequent first."""
+def _lost_positives_caveat(tables: Tables) -> str:
+    """Caveat on train and validation positives that became no triplet, with the reasons, most frequent first."""
     rows = tables.sql(LOST_POSITIVES).to_pylist()
     if not rows or sum(row["dropped"] for row in rows) <= LOST_POSITIVES_SHARE * rows[0]["positives"]:
         return ""
@@ -231,12 +251,12 @@ MISSING_DOCUMENTS = Statistic("""
 
 
 def mined_caveats(tables: Tables) -> list[str]:
-    """Caveats of a mined run as sentences for the card and the terminal.
+    """Caveats of a mined run (triplets from a search log), a sentence each, for the card and the terminal.
 
     Args:
         tables: `duckdb_views.all_tables` of a mined run.
     """
-    sentences = [_without_text(tables), _without_negative(tables), _excluded_days(tables)]
+    sentences = [_missing_documents_caveat(tables), _no_negative_caveat(tables), _excluded_days_caveat(tables)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -247,24 +267,27 @@ RANKER = (
 
 
 def weak_ranker(settings: Settings) -> str:
-    """Caveat if the embedded scorer ranks; otherwise empty."""
+    """Caveat if the embedded scorer ranks the documents of relevance mining; otherwise empty."""
     return RANKER if settings.relevance.ranker == "judge" and settings.judge.kind == "embedded" else ""
 
 
-def _without_text(tables: Tables) -> str:
-    pairs, (missing,) = tables.rows("mined_pairs"), MISSING_DOCUMENTS(tables).to_pylist()
+def _missing_documents_caveat(tables: Tables) -> str:
+    """Caveat on mined pairs whose positive is not among the ingested documents, with an example."""
+    n_pairs = tables.rows("mined_pairs")
+    (missing,) = MISSING_DOCUMENTS(tables).to_pylist()
     if not missing["pairs"]:
         return ""
     return (
-        f"{missing['pairs']:,} of {pairs:,} pairs have no triplet because their positives are not among the documents, "
-        f"e.g. {missing['example']!r}. The log's ids must equal the documents' doc_id "
+        f"{missing['pairs']:,} of {n_pairs:,} pairs have no triplet because their positives are not among the "
+        f"documents, e.g. {missing['example']!r}. The log's ids must equal the documents' doc_id "
         "(ingest.documents.columns.doc_id, logs.columns.doc_id)."
     )
 
 
-def _without_negative(tables: Tables) -> str:
-    short = int(NO_NEGATIVE(tables)["n"][0].as_py())
-    return f"{short:,} triplets have no negative." if short else ""
+def _no_negative_caveat(tables: Tables) -> str:
+    """Caveat on triplets without a negative."""
+    n_triplets = int(NO_NEGATIVE(tables)["n"][0].as_py())
+    return f"{n_triplets:,} triplets have no negative." if n_triplets else ""
 
 
 EXCLUDED_DAYS = """
@@ -273,7 +296,8 @@ EXCLUDED_DAYS = """
 """
 
 
-def _excluded_days(tables: Tables) -> str:
+def _excluded_days_caveat(tables: Tables) -> str:
+    """Caveat on days of the log that the admission stage holds back or that an operator discarded."""
     rows = tables.sql(EXCLUDED_DAYS).to_pylist() if "log_days" in tables else []
     counts = [f"{row['days']:,} {STATE_LABELS[row['state']]}" for row in rows]
     return f"Days of the log that are not used: {', '.join(counts)}." if counts else ""

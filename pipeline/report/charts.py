@@ -157,15 +157,16 @@ def small_whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: st
     """A small chart per group; estimates must be sorted by group."""
     scale = _scale_around(estimates)
     charts = [
-        Chart([_whisker(estimate, scale, tone) for estimate in same], scale.axis("", 2), title=group)
-        for group, same in groupby(estimates, lambda estimate: estimate.group)
+        Chart([_whisker(estimate, scale, tone) for estimate in group_estimates], scale.axis("", 2), title=group)
+        for group, group_estimates in groupby(estimates, lambda estimate: estimate.group)
     ]
     return Multiples(charts, title, note)
 
 
 def _scale_around(estimates: Sequence[Whisker], *, zero: bool = False) -> AxisScale:
-    ends = [end for estimate in estimates for end in (estimate.low, estimate.high)] + [0.0] * zero
-    return AxisScale.including(min(ends), max(ends), MIN_SPAN)
+    """Scale that contains all intervals, and 0 if `zero`."""
+    bounds = [bound for estimate in estimates for bound in (estimate.low, estimate.high)] + [0.0] * zero
+    return AxisScale.including(min(bounds), max(bounds), MIN_SPAN)
 
 
 def _whisker(estimate: Whisker, scale: AxisScale, tone: str, group: str = "", zero: str = "") -> Row:
@@ -181,6 +182,7 @@ def _whisker(estimate: Whisker, scale: AxisScale, tone: str, group: str = "", ze
 
 
 def _tip(estimate: Whisker) -> str:
+    """Text shown when the pointer is over an estimate."""
     interval = f", 95 % interval {estimate.low:.4f} to {estimate.high:.4f}" if estimate.low < estimate.high else ""
     return f"{estimate.middle:.4f}{interval}, {estimate.basis}"
 
@@ -205,13 +207,13 @@ def curves(table: pa.Table, along: tuple[str, str], y: str, title: str) -> Curve
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     tones = {setting: TONES[min(index, len(TONES) - 1)] for index, setting in enumerate(settings)}
     drawn = []
-    for _, same in groupby(rows, lambda row: row["trial"]):
-        setting_rows = list(same)
+    for _, trial_group in groupby(rows, lambda row: row["trial"]):
+        trial_rows = list(trial_group)
         points = [
             CurvePoint(across.position_of(row[x]), upward.position_of(row[y]), _point_tip(row, x, y), row["kept"])
-            for row in setting_rows
+            for row in trial_rows
         ]
-        drawn.append(CurveLine(points, tones[setting_rows[0]["setting"]]))
+        drawn.append(CurveLine(points, tones[trial_rows[0]["setting"]]))
     legend = [(tone, setting) for setting, tone in tones.items()] if len(settings) > 1 else []
     return Curves(drawn, across.axis(axis_title, 4), upward.axis("", 4), title, legend)
 

@@ -18,7 +18,13 @@ from darklode.schemas.tables import TABLES
 
 @dataclass(frozen=True)
 class TableComparison:
-    """A compared table: name of its rows, and SQL of the value whose change makes a row changed."""
+    """How a table is compared.
+
+    Attributes:
+        subject: name of its rows in the output.
+        table: name of the table.
+        value: SQL of a row's value: rows of both runs with the same key but different values count as changed.
+    """
 
     subject: str
     table: str
@@ -35,6 +41,7 @@ COMPARED = (
 )
 """In data order. A label changes when its pair switches between relevant and not relevant."""
 
+# Rows of both runs, matched by key; `here` is null for the run that lacks the row.
 _BOTH = """
     FROM (SELECT {keys}, {value} AS value, true AS here FROM old_{table}) old
     FULL JOIN (SELECT {keys}, {value} AS value, true AS here FROM new_{table}) new USING ({keys})
@@ -76,6 +83,7 @@ _REASONS = """
     FROM other GROUP BY ALL ORDER BY labels, count(*) DESC, reason
 """
 
+# Pairs that are relevant in one run and not in the other, with the judge's probabilities.
 _FLIPPED = """
     SELECT new.relevance > 0 AS relevant, q.text AS query, c.text AS chunk,
            ov.probability AS before, nv.probability AS after, new.tenant, new.query_id, new.chunk_id
@@ -91,6 +99,7 @@ _FLIPPED = """
     ORDER BY relevant DESC, abs(nv.probability - ov.probability) DESC NULLS LAST, tenant, query_id, chunk_id
 """
 
+# SQL of the text that is shown as an example of a row.
 _TEXTS = {
     "documents": "coalesce(title, doc_id) AS text",
     "chunks": "text",
@@ -147,8 +156,9 @@ def examples(runs: duckdb.DuckDBPyConnection, n: int) -> Iterator[tuple[str, pa.
 
 
 def _examples_sql(comparison: TableComparison) -> str:
+    """SQL of at most `$n` added, removed and changed rows of a table."""
     keys = ", ".join(TABLES[comparison.table].key)
-    side = "SELECT {keys}, {value} AS value, {text}, true AS here FROM {run}_{table}"
+    run_rows = "SELECT {keys}, {value} AS value, {text}, true AS here FROM {run}_{table}"
     parameters = {
         "keys": keys,
         "value": comparison.value,
@@ -158,8 +168,8 @@ def _examples_sql(comparison: TableComparison) -> str:
     return f"""
         SELECT CASE WHEN new.here IS NULL THEN 'removed' WHEN old.here IS NULL THEN 'added' ELSE 'changed' END
                AS change, {keys}, old.text AS before, new.text AS after
-        FROM ({side.format(run="old", **parameters)}) old
-        FULL JOIN ({side.format(run="new", **parameters)}) new USING ({keys})
+        FROM ({run_rows.format(run="old", **parameters)}) old
+        FULL JOIN ({run_rows.format(run="new", **parameters)}) new USING ({keys})
         WHERE old.value IS DISTINCT FROM new.value OR old.here IS NULL OR new.here IS NULL
         QUALIFY row_number() OVER (PARTITION BY change ORDER BY md5(concat_ws('/', {keys})), {keys}) <= $n
         ORDER BY change, {keys}
@@ -167,4 +177,5 @@ def _examples_sql(comparison: TableComparison) -> str:
 
 
 def _join_sql(comparison: TableComparison) -> str:
+    """FROM clause that joins the rows of both runs."""
     return _BOTH.format(keys=", ".join(TABLES[comparison.table].key), value=comparison.value, table=comparison.table)

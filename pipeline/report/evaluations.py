@@ -61,10 +61,10 @@ def _judge_note(tables: Tables, shares: Rows) -> str:
     """The judge behind the `irrelevant` measures; empty without them."""
     if not any(row["measure"].startswith("irrelevant") for row in shares):
         return ""
-    judges = pc.unique(tables.read("online_verdicts", ["judge_id"])["judge_id"]).sort().to_pylist()
-    weak = " (weak)" if any(judge.startswith("embedded-") for judge in judges) else ""
-    names = dict.fromkeys(judge.split(":")[0] for judge in judges)
-    return f"; irrelevant according to {', '.join(names)}{weak}"
+    judge_ids = pc.unique(tables.read("online_verdicts", ["judge_id"])["judge_id"]).sort().to_pylist()
+    weak = " (weak)" if any(judge_id.startswith("embedded-") for judge_id in judge_ids) else ""
+    judge_names = dict.fromkeys(judge_id.split(":")[0] for judge_id in judge_ids)
+    return f"; irrelevant according to {', '.join(judge_names)}{weak}"
 
 
 def _format_interval(row: Mapping[str, Any], sign: str) -> str:
@@ -75,6 +75,7 @@ def _format_interval(row: Mapping[str, Any], sign: str) -> str:
 
 
 def _all_tenants(tables: Tables, name: str) -> Rows:
+    """The rows of a table that summarize all tenants."""
     return [row for row in tables.read(name).to_pylist() if row["tenant"] is None]
 
 
@@ -83,12 +84,14 @@ def _mean_tables(means: Rows) -> Iterator[tuple[str, Rows]]:
     parts = dict.fromkeys(row["part"] for row in means)
     for part in sorted(parts, key=lambda part: part == "labelled"):
         part_rows = [row for row in means if row["part"] == part]
-        shown = list(dict.fromkeys(row["measure"] for row in part_rows))[:COLUMNS]
-        rows = [_row(part_rows, system, shown, "value") for system in dict.fromkeys(row["system"] for row in part_rows)]
-        yield f"{part}: {part_rows[0]['queries']:,} queries", [*rows, _row(part_rows, None, shown, "ceiling")]
+        measures = list(dict.fromkeys(row["measure"] for row in part_rows))[:COLUMNS]
+        systems = dict.fromkeys(row["system"] for row in part_rows)
+        rows = [_row(part_rows, system, measures, "value") for system in systems]
+        yield f"{part}: {part_rows[0]['queries']:,} queries", [*rows, _row(part_rows, None, measures, "ceiling")]
 
 
 def _row(rows: Rows, system: str | None, measures: list[str], column: str) -> dict[str, Any]:
+    """A row with a column per measure; a system of None: the maximum that any system can reach."""
     values: Mapping[str, float] = {
         row["measure"]: round(row[column], DIGITS) for row in rows if system in (None, row["system"])
     }
@@ -96,6 +99,7 @@ def _row(rows: Rows, system: str | None, measures: list[str], column: str) -> di
 
 
 def _differences(pairs: Rows) -> Iterator[dict[str, Any]]:
+    """Yield the differences between systems in the first measure, with intervals and p-values (Holm)."""
     for row in pairs:
         if row["measure"] == pairs[0]["measure"]:
             yield {

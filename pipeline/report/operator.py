@@ -14,6 +14,7 @@ SHOWN = (
 ).split()
 """Keys of the report's figures in the order of this page: decisions first."""
 
+# Files that the page links to, with their labels.
 FILES = {
     "report.html": "report",
     "README.md": "dataset card",
@@ -28,22 +29,24 @@ def operator_page(
     """Render the page as Markdown.
 
     Args:
-        run_url: the run's folder or prefix.
-        source: the run.
-        sections: the report's figures.
+        run_url: the run's folder, or its address with a scheme such as `s3://`.
+        source: data of the run.
+        sections: sections of the report with their figures; only figures in SHOWN are used.
     """
     figures = {figure.figure.key: figure for _, section_figures in sections for figure in section_figures}
     shown_figures = [figures[key] for key in SHOWN if key in figures]
     tables = ((figure.figure.title, figure.table, "") for figure in shown_figures)  # notes describe drawings: omitted
-    return document([*_head(source), _files(run_url)], tables, [])
+    return document([*_opening(source), _file_links(run_url)], tables, [])
 
 
-def _head(source: ReportSource) -> Iterator[str]:
-    head = header(source)
-    yield f"# {cell(head.name)}"
-    sizes = ", ".join(f"{size} {label}" for label, size in head.sizes)
-    yield f"{head.kind}, {f'finished {head.finished}' if head.finished else 'not finished'}: {sizes}."
-    for warning in head.warnings:
+def _opening(source: ReportSource) -> Iterator[str]:
+    """Yield the paragraphs before the figures: name, state, sizes and warnings."""
+    run_header = header(source)
+    yield f"# {cell(run_header.name)}"
+    sizes = ", ".join(f"{size} {label}" for label, size in run_header.sizes)
+    state = f"finished {run_header.finished}" if run_header.finished else "not finished"
+    yield f"{run_header.kind}, {state}: {sizes}."
+    for warning in run_header.warnings:
         yield "\n".join(
             [
                 f"> **{cell(warning.title)}** {cell(warning.text)}".rstrip(),
@@ -52,6 +55,7 @@ def _head(source: ReportSource) -> Iterator[str]:
         )
 
 
-def _files(run_url: str) -> str:
+def _file_links(run_url: str) -> str:
+    """List of links to the run's files."""
     root = run_url if "://" in run_url else f"file://{quote(run_url)}"
     return "\n".join(f"- [{label}](<{root}/{name}>): `{cell(run_url)}/{name}`" for name, label in FILES.items())

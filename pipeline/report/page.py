@@ -79,20 +79,21 @@ def page(source: ReportSource, sections: Sequence[tuple[FigureSection, Sequence[
     """Render the report as UTF-8; the output is deterministic.
 
     Args:
-        source: the run.
-        sections: its figures, if already computed.
+        source: data of the run.
+        sections: sections of the report with their figures; None: they are computed.
     """
     style = "".join(TEMPLATES.joinpath(file).read_text("utf-8") for file in STYLES)
-    shown = list(filled_sections(source)) if sections is None else sections
+    filled = list(filled_sections(source)) if sections is None else sections
     text = (
         _environment()
         .get_template("page.html")
-        .render(head=header(source), sections=shown, style=style, style_hash=policy_hash(style), beginning=EXCERPT)
+        .render(head=header(source), sections=filled, style=style, style_hash=policy_hash(style), beginning=EXCERPT)
     )
     return text.encode()
 
 
 def _environment() -> Environment:
+    """Jinja environment; an undefined variable is an error, and all values are escaped."""
     environment = Environment(
         loader=PackageLoader("darklode.pipeline.report"),
         autoescape=True,
@@ -113,6 +114,7 @@ def _finalize(value: object) -> object:
 
 
 def _is_number(kind: pa.DataType) -> bool:
+    """Whether a column holds numbers, which are aligned to the right."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 

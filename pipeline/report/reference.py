@@ -61,22 +61,26 @@ ROWS_HEAD = "| setting | default | meaning |\n|---|---|---|\n"
 
 def tables_markdown() -> str:
     """Every table with its key and its columns, as Markdown."""
-    first: list[Table] = []  # of each schema: patches and test texts repeat the columns of another table
-    pages = [HEAD]
+    described_tables: list[Table] = []  # the first table of each schema: patches and test texts repeat columns
+    sections = [HEAD]
     for table in TABLES.values():
-        same = next((other for other in first if other.schema.equals(table.schema, check_metadata=True)), None)
-        pages.append(_section(table, same))
-        first += [table] if same is None else []
-    return "\n".join(pages)
+        twin = next(
+            (other for other in described_tables if other.schema.equals(table.schema, check_metadata=True)), None
+        )
+        sections.append(_section(table, twin))
+        if twin is None:
+            described_tables.append(table)
+    return "\n".join(sections)
 
 
-def _section(table: Table, same: Table | None) -> str:
+def _section(table: Table, twin: Table | None) -> str:
+    """Section of a table; `twin` is an earlier table with the same columns, which are then not repeated."""
     key = ", ".join(f"`{name}`" for name in table.key) or "none, rows have no identity"
     about = table.about[0].upper() + table.about[1:]
-    if same:
-        return f"## {table.name}\n\n{about}. Key: {key}. Columns as in [{same.name}](#{same.name}).\n"
-    head = [f"## {table.name}", f"{about}. Key: {key}.", "| column | type | meaning |\n|---|---|---|"]
-    return "\n\n".join(head) + "\n" + "\n".join(_row(field) for field in table.schema) + "\n"
+    if twin:
+        return f"## {table.name}\n\n{about}. Key: {key}. Columns as in [{twin.name}](#{twin.name}).\n"
+    opening = [f"## {table.name}", f"{about}. Key: {key}.", "| column | type | meaning |\n|---|---|---|"]
+    return "\n\n".join(opening) + "\n" + "\n".join(_row(field) for field in table.schema) + "\n"
 
 
 def _row(field: pa.Field) -> str:
@@ -126,31 +130,33 @@ def settings_markdown() -> str:
 
 def _settings_blocks() -> Iterator[SettingsBlock]:
     """Sections in the order of `Settings`, each followed by its built-in kinds."""
-    every, sections_with_kinds = list(keys()), dict(kinds())
-    yield SettingsBlock("", "", [key for key in every if "." not in key.path])
-    for name in dict.fromkeys(key.path.split(".")[0] for key in every if "." in key.path):
+    all_keys = list(keys())
+    sections_with_kinds = dict(kinds())
+    yield SettingsBlock("", "", [key for key in all_keys if "." not in key.path])
+    for name in dict.fromkeys(key.path.split(".")[0] for key in all_keys if "." in key.path):
         title = next((path for path in sections_with_kinds if path.split(".")[0] == name), name)
         mark = sections_with_kinds.get(title)
         section = mark.base if mark else section_in(Settings.model_fields[name])
-        own = [key for key in every if not key.kind and key.path.startswith(f"{name}.")]
-        yield SettingsBlock(title, cleandoc(section.__doc__ or "") if section else "", own)
+        section_keys = [key for key in all_keys if not key.kind and key.path.startswith(f"{name}.")]
+        yield SettingsBlock(title, cleandoc(section.__doc__ or "") if section else "", section_keys)
         if mark is None:
             continue
         for kind in mark.group.own_kinds():
-            own = [key for key in every if key.kind == kind and key.path.rpartition(".")[0] == title]
-            yield SettingsBlock(f"{title}.kind: {kind}", cleandoc(mark.section(kind).__doc__ or ""), own)
+            kind_keys = [key for key in all_keys if key.kind == kind and key.path.rpartition(".")[0] == title]
+            yield SettingsBlock(f"{title}.kind: {kind}", cleandoc(mark.section(kind).__doc__ or ""), kind_keys)
 
 
 def _block(block: SettingsBlock, shared: Collection[tuple[str, str | None]]) -> str:
+    """Section of a block; `shared` are names and descriptions of settings that are listed once for all blocks."""
     level = "###" if ".kind: " in block.title else "##"
-    head = f"{level} `{block.title}`\n\n{block.about}\n" if block.title else ""
+    heading = f"{level} `{block.title}`\n\n{block.about}\n" if block.title else ""
     if block.same_as:
-        return f"{head}\nSettings as in `{block.same_as}`.\n"
-    own = [key for key in block.keys if _is_column(key) or (_leaf(key), key.field.description) not in shared]
-    rows = list(dict.fromkeys(_columns_row(key, block) if _is_column(key) else _setting(key) for key in own))
-    names = ", ".join(f"`{key.path}`" for key in block.keys if key not in own)
+        return f"{heading}\nSettings as in `{block.same_as}`.\n"
+    listed_keys = [key for key in block.keys if _is_column(key) or (_leaf(key), key.field.description) not in shared]
+    rows = list(dict.fromkeys(_columns_row(key, block) if _is_column(key) else _setting(key) for key in listed_keys))
+    names = ", ".join(f"`{key.path}`" for key in block.keys if key not in listed_keys)
     text = [ROWS_HEAD + "".join(rows) if rows else "", f"[Shared](#shared-settings): {names}.\n" if names else ""]
-    return "\n".join(filter(None, [head, *text]))
+    return "\n".join(filter(None, [heading, *text]))
 
 
 def _leaf(key: Key) -> str:
@@ -164,22 +170,23 @@ def _is_column(key: Key) -> bool:
 def _columns_row(key: Key, block: SettingsBlock) -> str:
     """One row for all columns of a source."""
     prefix = key.path.rpartition(".")[0]
-    columns = [f"{_leaf(one)} ({one.field.description})" for one in block.keys if one.path.startswith(f"{prefix}.")]
-    usual = "; ".join(columns)
+    column_keys = [other for other in block.keys if other.path.startswith(f"{prefix}.")]
+    usual = "; ".join(f"{_leaf(column)} ({column.field.description})" for column in column_keys)
     return f"| `{prefix}.COLUMN` | `null` | Name of the source's column. null: the first present of these: {usual}. |\n"
 
 
 def _shared_row(item: tuple[str, str | None], blocks: Sequence[SettingsBlock]) -> str:
+    """Row of a shared setting: its name, its default in each section, and its meaning."""
     name, description = item
-    places = defaultdict[str, list[str]](list)
+    paths_by_default = defaultdict[str, list[str]](list)
     for block in blocks:
         for key in block.keys:
             if not _is_column(key) and (_leaf(key), key.field.description) == item:
                 path = key.path.rpartition(".")[0]
-                places[_default(key.field)].append(f"{path} ({key.kind})" if key.kind else path)
-    if len(places) == 1:
-        return f"| `{name}` | {next(iter(places))} | {_cell(description)} |\n"
-    defaults = "; ".join(f"{', '.join(paths)}: {default}" for default, paths in places.items())
+                paths_by_default[_default(key.field)].append(f"{path} ({key.kind})" if key.kind else path)
+    if len(paths_by_default) == 1:
+        return f"| `{name}` | {next(iter(paths_by_default))} | {_cell(description)} |\n"
+    defaults = "; ".join(f"{', '.join(paths)}: {default}" for default, paths in paths_by_default.items())
     return f"| `{name}` | {defaults} | {_cell(description)} |\n"
 
 

@@ -9,23 +9,28 @@ from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.schemas.tables import TABLES
 
 _CACHE: dict[str, pa.Table] = {}
-"""Results by query and table contents: terminal, card and report compute the same statistics."""
+"""Results by query and table contents, because terminal, card and report show the same statistics."""
 
 MAX_CACHED = 64
+"""Results kept in `_CACHE`, the oldest dropped first: more than one run's statistics, a few KB each."""
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """SQL over the tables of a run, with ordered rows; `$1` is its parameter, if any."""
+    """A query over the tables of a run that returns a small table.
+
+    Attributes:
+        query: SQL in DuckDB's dialect, with an ORDER BY wherever it may return several rows; `$1` is its parameter.
+    """
 
     query: str
 
     def __call__(self, tables: Tables, *parameters: object) -> pa.Table:
-        """Run the query, or return its cached result.
+        """Run the query, or return the cached result for the same contents of the tables.
 
         Args:
-            tables: `duckdb_views.all_tables(run)`, or other tables with those that the query reads.
-            parameters: values of `$1` etc.
+            tables: `duckdb_views.all_tables(run)`, or other tables that include those that the query reads.
+            parameters: values of `$1`, `$2` etc.
         """
         key = self._key(tables, parameters)
         if key not in _CACHE:
@@ -35,12 +40,13 @@ class Statistic:
         return _CACHE[key]
 
     def _key(self, tables: Tables, parameters: tuple[object, ...]) -> str:
+        """Hash of the query, its parameters and the file names of the tables whose names occur in the query."""
         words = set(re.findall(r"\w+", self.query))
         file_tables = [
-            file_name for name in TABLES if name in words for file_name in TABLES[name].files if file_name in tables
+            file_table for name in TABLES if name in words for file_table in TABLES[name].files if file_table in tables
         ]
-        files = {name: [part.file for part in tables.parts(name)] for name in file_tables}
-        return key_of(tables.url, self.query, [str(file_name) for file_name in parameters], files)
+        files = {file_table: [part.file for part in tables.parts(file_table)] for file_table in file_tables}
+        return key_of(tables.url, self.query, [str(parameter) for parameter in parameters], files)
 
 
 JUDGES = """
@@ -51,6 +57,7 @@ JUDGES = """
            CASE WHEN count(contradicted) > 0 THEN count(*) FILTER (contradicted) END AS contradicted
     FROM {table} GROUP BY judge_id ORDER BY judge_id
 """
+"""Counts of verdicts by judge; {table} is `verdicts` or `panel_verdicts`. A null verdict is unreadable."""
 
 sizes = Statistic("""
     WITH sizes AS (
@@ -69,7 +76,7 @@ sizes = Statistic("""
 """Numbers of documents, chunks, raw queries and queries per tenant."""
 
 funnel = Statistic("SELECT * EXCLUDE (position) FROM funnel ORDER BY position, reason NULLS FIRST")
-"""The table `funnel` in order, without the position."""
+"""The table `funnel`: rows into and out of each step, and drops by reason, in the order of the steps."""
 
 cleaning = Statistic("""
     SELECT substr(step, 7) AS rule, CAST(sum(dropped) AS BIGINT) AS dropped,
@@ -85,7 +92,11 @@ cleaning = Statistic("""
 
 
 def sampling_note(run: Run) -> str:
-    """Sentence on the distance of queries dropped by cluster sampling; empty if it dropped none."""
+    """Sentence on how far the queries dropped by cluster sampling are from the kept ones; empty if it dropped none.
+
+    Args:
+        run: a run; without a finished stage `clean`, the sentence is empty.
+    """
     manifest = run.manifests().get("clean")
     if manifest is None or "mean_distance" not in manifest.facts:
         return ""
@@ -101,20 +112,25 @@ missing_probabilities = Statistic("""
     FROM verdicts WHERE relevant IS NOT NULL AND probability IS NULL AND no_probability IS NOT NULL
     GROUP BY no_probability ORDER BY verdicts DESC, reason
 """)
-"""Labels without a probability by reason, and the number of all labels."""
+"""Labels without a probability, counted by reason; `labels` is the number of all labels."""
 
 judges = Statistic(JUDGES.format(table="verdicts"))
-"""Verdicts per judge_id: relevant, not_relevant, unreadable, contradicted (null if unknown)."""
+"""Verdicts per judge_id: relevant, not_relevant and unreadable ones.
+
+`contradicted` counts labels that the log-probabilities contradict; null for judges without log-probabilities.
+"""
 
 members = Statistic(JUDGES.format(table="panel_verdicts"))
-"""`judges` for the members of a panel."""
+"""The same counts as `judges`, for the single members of a panel of judges."""
 
 calibration = Statistic("SELECT * FROM calibration ORDER BY tenant")
+"""The table `calibration`: how well the judge's probabilities agree with human labels, a row per tenant."""
 
 reliability = Statistic("SELECT * FROM reliability ORDER BY tenant, bin")
+"""The table `reliability`: points of the reliability curve, a row per tenant and bin of probabilities."""
 
 stopping = Statistic("SELECT * FROM stopping ORDER BY tenant")
-"""The table `stopping`: a row per tenant; empty without adaptive judging."""
+"""The table `stopping`: pairs judged and positives missed when adaptive judging stopped, a row per tenant."""
 
 pool_sizes = Statistic("""
     WITH sizes AS (
@@ -133,7 +149,7 @@ pool_found_by = Statistic("""
 
 # The deviation is computed from integers: the last digits of stddev_pop depend on the order of the rows.
 labels = Statistic("""
-    WITH golden AS (
+    WITH positives_per_query AS (
         SELECT split, count(*) FILTER (relevance > 0) AS n
         FROM queries LEFT JOIN qrels USING (tenant, query_id) GROUP BY tenant, query_id, split
     )
@@ -146,13 +162,13 @@ labels = Statistic("""
            sqrt(CAST(sum(n * n) FILTER (n > 0) * count(*) FILTER (n > 0)
                      - sum(n) FILTER (n > 0) * sum(n) FILTER (n > 0) AS DOUBLE))
                / nullif(count(*) FILTER (n > 0), 0) AS deviation
-    FROM golden GROUP BY ROLLUP (split) HAVING count(*) > 0
-    ORDER BY array_position(['train', 'validation', 'test'], golden.split) NULLS LAST
+    FROM positives_per_query GROUP BY ROLLUP (split) HAVING count(*) > 0
+    ORDER BY array_position(['train', 'validation', 'test'], positives_per_query.split) NULLS LAST
 """)
 """Queries and positives per split, with a last row `all`.
 
-mean, median and deviation (population standard deviation) are positives per query over queries with at least one; null
-if there is none. Source: DevRev-Search, A.1.
+mean, median and deviation (population standard deviation) describe positives per query, over the queries that have at
+least one; they are null if no query has one. The figures are those of DevRev-Search, appendix A.1.
 """
 
 triplets = Statistic("""
@@ -163,26 +179,30 @@ triplets = Statistic("""
     FROM triplets GROUP BY split, source
     ORDER BY array_position(['train', 'validation'], split), source
 """)
-"""Triplets per split and source, and the number of negatives missing to `$1` per positive."""
+"""Triplets per split and source, with their numbers of negatives.
+
+`$1` is the wanted number of negatives: `short_rows` counts triplets with fewer, `missing_negatives` sums the shortfall.
+"""
 
 audit_retrievers = Statistic("SELECT * FROM audit_retrievers ORDER BY tenant NULLS FIRST, recall DESC, retriever")
-"""The table `audit_retrievers`: all tenants together first, best recall first."""
+"""The table `audit_retrievers`, with the rows of all tenants together first, and best recall first."""
 
 SHALLOW = """
     WITH positives AS (SELECT tenant, query_id, chunk_id FROM qrels WHERE relevance > 0),
-    asked AS (SELECT tenant, query_id, count(*) AS positives FROM positives GROUP BY ALL),
-    found AS (
+    answered AS (SELECT tenant, query_id, count(*) AS positives FROM positives GROUP BY ALL),
+    recalls AS (
         SELECT retriever, positives, count(*) / positives AS n
         FROM positives JOIN (FROM rankings WHERE rank <= 10) USING (tenant, query_id, chunk_id)
-        JOIN asked USING (tenant, query_id) GROUP BY retriever, positives
+        JOIN answered USING (tenant, query_id) GROUP BY retriever, positives
     )
     SELECT retriever,
-           coalesce(list_sum(list(n ORDER BY positives)), 0) / nullif((SELECT count(*) FROM asked), 0) AS recall
-    FROM (SELECT DISTINCT retriever FROM rankings) LEFT JOIN found USING (retriever)
+           coalesce(list_sum(list(n ORDER BY positives)), 0) / nullif((SELECT count(*) FROM answered), 0) AS recall
+    FROM (SELECT DISTINCT retriever FROM rankings) LEFT JOIN recalls USING (retriever)
     GROUP BY retriever ORDER BY retriever
 """
 """Recall@10 of each retriever, averaged over queries with a positive.
 
+Sums of recalls are added in the order of the number of positives: the last digits of a float sum depend on the order.
 In a small corpus, recall at the pool's depth does not distinguish retrievers: each list contains much of the corpus.
 """
 
@@ -199,7 +219,11 @@ OVERLAP = """
 
 
 def audit_overlap(tables: Tables) -> pa.Table:
-    """Matrix of the Jaccard index of the positives found by two retrievers."""
+    """Matrix of the overlap of retrievers: the Jaccard index of the sets of positives that two of them found.
+
+    Args:
+        tables: `duckdb_views.all_tables` of an audited run. Without rows in `audit_overlap` the result is empty.
+    """
     return tables.sql(OVERLAP if tables.rows("audit_overlap") else "FROM audit_overlap")  # no columns, no pivot
 
 
@@ -209,7 +233,7 @@ held_out = Statistic("""
     FROM held_out LEFT JOIN (SELECT DISTINCT tenant, query_id, 'test' AS split, kind FROM mined_test)
     USING (tenant, query_id, split) GROUP BY split, kind ORDER BY split, kind
 """)
-"""Validation and test queries by kind, and how many share a positive with training."""
+"""Validation and test queries by split and kind, and how many of them share a positive with a training query."""
 
 # Statistics of mined runs.
 
@@ -218,7 +242,7 @@ triplet_tiers = Statistic("""
            count(*) FILTER (len(negative_ids) = 0) AS without_negative
     FROM triplets GROUP BY ALL ORDER BY ALL
 """)
-"""Triplets by source, split and tier."""
+"""Triplets of mined runs by source, split and tier (training sets of increasing size: small, median, large)."""
 
 triplet_sources = Statistic("""
     SELECT source, count(*) AS triplets, count(*) FILTER (split = 'train') AS train,
@@ -227,13 +251,13 @@ triplet_sources = Statistic("""
            count(DISTINCT tenant || chr(0) || query_id) AS queries
     FROM triplets GROUP BY source ORDER BY source
 """)
-"""Triplets by source."""
+"""Triplets of mined runs by source: totals, per split, and those without a negative."""
 
 days = Statistic("""
     SELECT date, tenant, state, rows, array_to_string(reasons, '; ') AS reasons, decided, because
     FROM log_days WHERE state <> 'admitted' OR len(reasons) > 0 ORDER BY date DESC, tenant
 """)
-"""Days of the log that are held, discarded, accepted or missing, or have remarks; newest first."""
+"""Days of the log that are held back, discarded, accepted or missing, or have remarks; newest first."""
 
 nights = Statistic("""
     WITH evidence AS (
@@ -257,9 +281,16 @@ nights = Statistic("""
 
 
 def _wilson(hits: str, n: str) -> str:
-    """SQL of hits ÷ n and its 95 % interval (Wilson, 1927) as {hits}, {hits}_low and {hits}_high; null if n is 0."""
-    middle, half = f"({hits} + 1.920729) / ({n} + 3.841459)", f"{hits} * ({n} - {hits}) / nullif({n}, 0) + 0.960365"
-    spread = f"1.959964 * sqrt({half}) / ({n} + 3.841459)"
+    """SQL of the share hits ÷ n and its 95 % Wilson score interval (Wilson, 1927); null if n is 0.
+
+    Args:
+        hits: name of the column with the number of hits. The result has the columns {hits}, {hits}_low, {hits}_high.
+        n: name of the column with the number of trials.
+    """
+    # z = 1.959964 is the normal quantile for 95 %; z² = 3.841459, z²/2 = 1.920729, z²/4 = 0.960365.
+    middle = f"({hits} + 1.920729) / ({n} + 3.841459)"
+    variance = f"{hits} * ({n} - {hits}) / nullif({n}, 0) + 0.960365"
+    spread = f"1.959964 * sqrt({variance}) / ({n} + 3.841459)"
     return (
         f"round({hits} / nullif({n}, 0), 3) AS {hits}, round(greatest({middle} - {spread}, 0), 3) AS {hits}_low, "
         f"round(least({middle} + {spread}, 1), 3) AS {hits}_high"
@@ -284,30 +315,34 @@ lenders = Statistic("""
            CAST(sum(CASE WHEN $1 > 0 THEN greatest(n - $1, 0) ELSE 0 END) AS BIGINT) AS beyond_the_cap
     FROM lenders GROUP BY kind ORDER BY kind
 """)
-"""Queries with associated queries, their numbers, and those beyond the cap `$1` (0: no cap)."""
+"""Queries that have associated queries, which lend them their positives, by kind of association.
+
+mean and max are associated queries per query; `beyond_the_cap` sums those above the cap `$1` (0: no cap).
+"""
 
 # ScalingNote, Table 1, for cumulative tiers. Each text is counted once, at the smallest tier that contains it.
 tiers = Statistic("""
     WITH tiers AS (FROM (VALUES (1, 'small'), (2, 'median'), (3, 'large')) AS t(size, tier)),
-    sized AS (SELECT size, tenant, query, positive_id AS doc_id FROM triplets JOIN tiers USING (tier)),
-    named AS (SELECT tenant, doc_id, min(size) AS size FROM sized GROUP BY tenant, doc_id),
+    sized_pairs AS (SELECT size, tenant, query, positive_id AS doc_id FROM triplets JOIN tiers USING (tier)),
+    smallest_tiers AS (SELECT tenant, doc_id, min(size) AS size FROM sized_pairs GROUP BY tenant, doc_id),
     texts AS (
         SELECT size, count(*) AS documents, count(title) AS titles, count(text) AS texts,
                sum(len(string_split_regex(trim(title), '\\s+'))) AS title_words,
                sum(len(string_split_regex(trim(text), '\\s+'))) AS text_words
-        FROM named JOIN documents USING (tenant, doc_id) GROUP BY size
-    ), asked AS (SELECT size, count(*) AS pairs, sum(len(string_split(query, ' '))) AS words FROM sized GROUP BY size),
-    held AS (
+        FROM smallest_tiers JOIN documents USING (tenant, doc_id) GROUP BY size
+    ), query_words AS (
+        SELECT size, count(*) AS pairs, sum(len(string_split(query, ' '))) AS words FROM sized_pairs GROUP BY size
+    ), text_statistics AS (
         SELECT t.size, t.tier, CAST(sum(documents) AS BIGINT) AS documents,
                sum(title_words) / nullif(sum(titles), 0) AS words_per_title,
                sum(text_words) / sum(texts) AS words_per_text
         FROM tiers t JOIN texts x ON x.size <= t.size GROUP BY t.size, t.tier
-    ), searched AS (
+    ), query_statistics AS (
         SELECT t.size, CAST(sum(pairs) AS BIGINT) AS pairs, sum(words) / sum(pairs) AS words_per_query
-        FROM tiers t JOIN asked a ON a.size <= t.size GROUP BY t.size
+        FROM tiers t JOIN query_words w ON w.size <= t.size GROUP BY t.size
     )
     SELECT tier, documents, pairs, pairs / max(pairs) OVER () AS share, words_per_title, words_per_text, words_per_query
-    FROM held JOIN searched USING (size) ORDER BY size
+    FROM text_statistics JOIN query_statistics USING (size) ORDER BY size
 """)
 """Statistics of ScalingNote's Table 1 per tier; each tier contains the smaller ones."""
 
@@ -315,7 +350,12 @@ tiers = Statistic("""
 
 
 def _format_interval(name: str, digits: int = 3) -> str:
-    """SQL of an estimate with its interval, if any, as text."""
+    """SQL that formats an estimate as text, with its interval if it has one: `0.912 (0.880–0.938)`; null without one.
+
+    Args:
+        name: column of the estimate; the interval is in the columns {name}_low and {name}_high.
+        digits: decimal places.
+    """
     number = f"%.{digits}f"
     return f"""
         CASE WHEN {name}_low IS NOT NULL
@@ -324,6 +364,7 @@ def _format_interval(name: str, digits: int = 3) -> str:
     """
 
 
+# Columns that all tables of validation figures have.
 _FIGURES = f"""
     labelled, queries, {_format_interval("precision")}, {_format_interval("recall")},
     {_format_interval("missed", 0)}, {_format_interval("kappa")}
@@ -333,17 +374,17 @@ validated = Statistic(f"""
     SELECT {_FIGURES}, {_format_interval("sample_kappa")}, {_format_interval("weighted_kappa")}, null_rate
     FROM validation WHERE tenant IS NULL AND retriever IS NULL
 """)
-"""Estimates for the whole run with 95 % intervals, as text; empty without validation."""
+"""Agreement of judge and people for the whole run, with 95 % intervals, as text; empty without validation."""
 
 validated_by_tenant = Statistic(
     f"SELECT tenant, {_FIGURES}, null_rate FROM validation WHERE tenant IS NOT NULL ORDER BY tenant"
 )
-"""`validated` per tenant, if there are several."""
+"""The figures of `validated` for each tenant; empty if there is only one tenant."""
 
 validated_by_retriever = Statistic(
     f"SELECT retriever, {_FIGURES} FROM validation WHERE retriever IS NOT NULL ORDER BY retriever"
 )
-"""`validated` for the pairs that each retriever found."""
+"""The figures of `validated` for the pairs that each retriever found."""
 
 confusion = Statistic("""
     SELECT judge, relevant, not_relevant FROM (
@@ -355,20 +396,20 @@ confusion = Statistic("""
         FROM validation WHERE unread_relevant + unread_not_relevant > 0
     ) WHERE tenant IS NULL AND retriever IS NULL ORDER BY place
 """)
-"""Labelled pairs: judge (rows) against people (columns)."""
+"""Confusion matrix of the labelled pairs: the judge's verdict (rows) against human labels (columns)."""
 
 fitted_thresholds = Statistic("""
     SELECT coalesce(tenant, 'all') AS tenant, threshold, kappa, fitted_threshold, fitted_kappa, cross_validated_kappa
     FROM validation WHERE retriever IS NULL AND fitted_threshold IS NOT NULL ORDER BY validation.tenant NULLS FIRST
 """)
-"""Current and best-fitting threshold, overall and per tenant; empty if none was fitted."""
+"""Current threshold and the threshold with the highest kappa, overall and per tenant; empty if none was fitted."""
 
 reviewers = Statistic("""
     SELECT coalesce(reviewer, 'all') AS reviewer, other, pairs, alike, kappa, kappa_low, kappa_high,
            alpha, alpha_low, alpha_high
     FROM reviewer_agreement ORDER BY reviewer_agreement.reviewer NULLS LAST, other
 """)
-"""The table `reviewer_agreement`: pairs of reviewers, then all."""
+"""The table `reviewer_agreement`: each pair of reviewers, then all reviewers together."""
 
 disagreements = Statistic("""
     SELECT d.kind, d.tenant, d.query_id, d.chunk_id, q.text AS query, c.text AS chunk,
@@ -378,10 +419,13 @@ disagreements = Statistic("""
     FROM disagreements d JOIN queries q USING (tenant, query_id) JOIN chunks c USING (tenant, chunk_id)
     ORDER BY d.weight DESC, d.tenant, d.query_id, d.chunk_id LIMIT $1
 """)
-"""At most `$1` pairs on which judge and people disagree, with their texts; those that represent most pairs first."""
+"""At most `$1` pairs on which judge and people disagree, with their texts, by descending sampling weight.
+
+The weight is the number of pairs of the pool that a labelled pair stands for.
+"""
 
 label_sources = Statistic("""
     SELECT source, count(*) AS labels, count(*) FILTER (relevance > 0) AS relevant
     FROM qrels GROUP BY source HAVING (SELECT count(*) FROM qrels WHERE source = 'human') > 0 ORDER BY source DESC
 """)
-"""Labels by source; empty if all are the judge's."""
+"""Labels and positives by source (human or judge); empty if there are no human labels."""

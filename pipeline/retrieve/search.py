@@ -35,7 +35,15 @@ QUERY_BLOCK = 1024
 
 @dataclass(frozen=True)
 class RankedLists:
-    """A tenant's rankings by retrievers that share what is fitted on the tenant's chunks."""
+    """A shard of work: a tenant's rankings by some retrievers.
+
+    Attributes:
+        tables: holds `queries` and `chunks`.
+        tenant: the tenant.
+        retrievers: names and builders.
+        depth: number of chunks per query.
+        folder: where a worker stores its results.
+    """
 
     tables: Tables
     tenant: str
@@ -73,6 +81,15 @@ class Effort:
 
 @dataclass(frozen=True)
 class _Unit:
+    """A unit of work: the rankings of a tenant by a retriever.
+
+    Attributes:
+        tenant: the tenant.
+        retriever: name of the retriever.
+        mark: hash of the tenant's chunks and queries.
+        pieces: number of query blocks.
+    """
+
     tenant: str
     retriever: str
     mark: str
@@ -91,23 +108,24 @@ def search(
     One resumable unit per tenant and retriever; a tenant whose queries and chunks did not change is not searched again.
 
     Args:
-        tables: `queries` and `chunks`.
-        output: `rankings`.
+        tables: holds `queries` and `chunks`.
+        output: receives `rankings`.
         settings: depth of the rankings.
         retrievers: builders by name, in the order of the rankings; with remote workers they must be picklable.
-            Builders with
-            the same `shares` fit the same things and run in one shard.
+            Builders with the same `shares` share fitted data and run in one shard.
         spread: where the shards run.
     """
     queries = tables.read("queries", ["tenant", "query_id", "text"])
     units: list[_Unit] = []
-    orphans, digests = 0, set()
+    orphans = 0
+    digests: set[str] = set()
     for tenant in sorted(pc.unique(queries["tenant"]).to_pylist()):
         tenant_queries = queries.filter(pc.equal(queries["tenant"], tenant))
         chunks = TenantChunks(tables, tenant)
         if chunks.n:
             digests.add(chunks.digest)
-            mark, pieces = _mark(chunks, tenant_queries), -(-tenant_queries.num_rows // QUERY_BLOCK)
+            mark = _content_hash(chunks, tenant_queries)
+            pieces = -(-tenant_queries.num_rows // QUERY_BLOCK)
             units += [_Unit(tenant, name, mark, pieces) for name in retrievers]
         else:
             orphans += _reject_orphans(tenant_queries, output)
@@ -129,14 +147,15 @@ def search(
     output.count(FunnelStep("search", "queries", queries.num_rows, "ranked chunks", ranked, dropped))
 
 
-def _mark(chunks: TenantChunks, queries: pa.Table) -> str:
-    basis = Digest(2)
-    basis.update([queries["query_id"], queries["text"]])
-    return chunks.digest + basis.hexdigest()
+def _content_hash(chunks: TenantChunks, queries: pa.Table) -> str:
+    """Hash of a tenant's chunks and queries; a unit is searched again when it changes."""
+    query_digest = Digest(2)
+    query_digest.update([queries["query_id"], queries["text"]])
+    return chunks.digest + query_digest.hexdigest()
 
 
 def _groups(units: Sequence[_Unit], retrievers: Mapping[str, Factory], places: int) -> list[list[_Unit]]:
-    """Shards of a tenant's retrievers; they are split by `shares` if workers would be idle otherwise."""
+    """Group units into shards: by tenant or, if workers would be idle otherwise, by tenant and `shares`."""
     tenants = [list(group) for _, group in groupby(units, lambda unit: unit.tenant)]
     if len(tenants) >= places:
         return tenants
@@ -158,7 +177,7 @@ def _collect(units: Sequence[_Unit], shards: Sequence[RankedLists], spread: Spre
             with output.unit(unit.name, unit.mark) as unit_files:
                 if not unit_files.done:
                     shard = owners[unit.tenant, unit.retriever]
-                    if shard.folder not in pieces:  # shards stand in the order of their first units
+                    if shard.folder not in pieces:  # shards are in the order of their first units
                         pieces[shard.folder] = stack.enter_context(closing(next(results)))
                     for rows in islice(pieces[shard.folder], unit.pieces):
                         output.write("rankings", rows)
@@ -169,7 +188,7 @@ def _collect(units: Sequence[_Unit], shards: Sequence[RankedLists], spread: Spre
 
 
 def rank(lists: RankedLists) -> Pieces:
-    """Search one shard: pieces of rankings of `QUERY_BLOCK` queries per retriever, and a row of `Effort`."""
+    """Search a shard. Yields for each retriever the rankings of each query block, then a row of `Effort`."""
     release()
     in_tenant = pc.field("tenant") == lists.tenant
     queries = lists.tables.dataset("queries", QUERY_COLUMNS).to_table(QUERY_COLUMNS, in_tenant)
@@ -184,16 +203,20 @@ def rank(lists: RankedLists) -> Pieces:
 def _measure_search(
     build: Factory, corpus: Corpus, name: str, chunks: TenantChunks, queries: pa.Table, depth: int
 ) -> Iterator[pa.Table]:
-    began = time.perf_counter()
+    """Yield the rankings of a retriever, and an `Effort` row with the seconds for building and searching."""
+    start_time = time.perf_counter()
     retriever = build(corpus)
-    ready = time.perf_counter()
-    yield from _lists(retriever, name, chunks, queries, depth)
-    seconds = ready - began, time.perf_counter() - ready
+    ready_time = time.perf_counter()
+    yield from _rankings(retriever, name, chunks, queries, depth)
+    seconds = ready_time - start_time, time.perf_counter() - ready_time
     effort = Effort(chunks.tenant, name, chunks.n, queries.num_rows, *seconds, _recall(retriever))
     yield pa.Table.from_pylist([asdict(effort)])
 
 
-def _lists(retriever: Retriever, name: str, chunks: TenantChunks, queries: pa.Table, depth: int) -> Iterator[pa.Table]:
+def _rankings(
+    retriever: Retriever, name: str, chunks: TenantChunks, queries: pa.Table, depth: int
+) -> Iterator[pa.Table]:
+    """Yield rows of `rankings` for each block of queries."""
     for start in range(0, queries.num_rows, QUERY_BLOCK):
         block = queries.slice(start, QUERY_BLOCK)
         yield _rows(retriever.search(block["text"].to_pylist(), depth), name, chunks, block)
@@ -260,7 +283,7 @@ def retrieval(run: Run) -> pa.Table:
 
 
 def retrieval_of(manifest: Manifest | None) -> pa.Table:
-    """The same from the record of the search."""
+    """The same as `retrieval`, from the manifest of the stage; empty for None."""
     efforts: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for unit in manifest.units.values() if manifest else ():
         efforts[unit["facts"]["retriever"]].append(unit["facts"])

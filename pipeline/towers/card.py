@@ -51,14 +51,14 @@ def card(run: Run, settings: Settings, pair: TeacherPair, sources: list[str]) ->
         f"Teacher: `{cell(pair.teacher.encoder_id())}`. Student: {cell(pair.identity['begins as'])}.",
         f"Trained on the queries of {', '.join(f'`{cell(source)}`' for source in sources)}: {_counts(run)}.",
     ]
-    last = [
+    sections = [
         *("## Limits", CAVEATS),
         *("## How to use it", READING.format(folder=FOLDER, off=recorded_difference(run))),
         *("## Settings that differ from the defaults", changed_settings(settings)),
         *("## Software", software(run), "## Licence", f"Of the initial model: `{cell(licence(pair.student))}`."),
     ]
-    front = {"library_name": "sentence-transformers", "license": licence(pair.student)}
-    return with_front_matter(document(head, _tables(run, tables), last), front, {}).encode()
+    front_matter = {"library_name": "sentence-transformers", "license": licence(pair.student)}
+    return with_front_matter(document(head, _tables(run, tables), sections), front_matter, {}).encode()
 
 
 def _tables(run: Run, tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:

@@ -16,8 +16,7 @@ from darklode.pipeline.train.fit.trial import Trainable, TrainingHistory, Trial
 from darklode.pipeline.train.types import Weights
 
 SECONDS = 600.0
-"""Minimum seconds between two checkpoints: an upper bound of what a kill costs, plus the time to the next evaluation.
-"""
+"""Minimum seconds between two checkpoints. A killed trial loses at most this, plus the time between two evaluations."""
 
 
 class CheckpointStore(Protocol):
@@ -54,7 +53,7 @@ class Checkpoints:
     Attributes:
         store: where the checkpoint is stored.
         model: the model.
-        optimizing: optimizer and learning-rate schedule.
+        optimizing: optimizer and learning-rate schedule, always in the same order.
     """
 
     store: CheckpointStore
@@ -62,41 +61,42 @@ class Checkpoints:
     optimizing: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        self._last = time.monotonic()
+        self._last_written = time.monotonic()
 
     def after_evaluation(self, trial: Trial[Any]) -> None:
+        """Save a checkpoint if one is due."""
         self.write(trial.history)
 
     def write(self, history: TrainingHistory[Any]) -> None:
         """Save a checkpoint if one is due; call it between two steps, after an evaluation."""
-        if isinstance(self.store, NoCheckpoints) or not is_leader() or time.monotonic() - self._last < SECONDS:
+        if isinstance(self.store, NoCheckpoints) or not is_leader() or time.monotonic() - self._last_written < SECONDS:
             return
-        sink = io.BytesIO()
+        buffer = io.BytesIO()
         checkpoint = {
             "weights": _tensors(self.model.state()),
             "best": _tensors(history.best_weights),
             "looks": [asdict(point) for point in history.eval_points],
-            "moving": [part.state_dict() for part in self.optimizing],
+            "moving": [stateful.state_dict() for stateful in self.optimizing],
         }
-        torch.save(checkpoint, sink)
-        self.store.write(sink.getvalue())
-        self._last = time.monotonic()
+        torch.save(checkpoint, buffer)
+        self.store.write(buffer.getvalue())
+        self._last_written = time.monotonic()
 
     def resume(self, history: TrainingHistory[Any], point_type: type[Any]) -> int:
-        """Restore the last checkpoint; returns the steps done, 0 without a checkpoint.
+        """Restore the last checkpoint and return the number of steps done, 0 without a checkpoint.
 
         Args:
             history: receives the saved evaluations and best weights.
             point_type: type of its evaluations.
         """
         data = self.store.read()
-        wait_for_all()  # before the first of several processes writes the next
+        wait_for_all()  # all processes must have read this checkpoint before the leader writes the next
         if data is None:
             return 0
         checkpoint = torch.load(io.BytesIO(data), weights_only=True)
         self.model.restore(_arrays(checkpoint["weights"]))
-        for part, state in zip(self.optimizing, checkpoint["moving"], strict=True):
-            part.load_state_dict(state)
+        for stateful, state in zip(self.optimizing, checkpoint["moving"], strict=True):
+            stateful.load_state_dict(state)
         history.best_weights = _arrays(checkpoint["best"])
         history.eval_points = [point_type(**row) for row in checkpoint["looks"]]
         return int(history.eval_points[-1].step)

@@ -150,8 +150,8 @@ class DistillationTrial(Trial[DistillationEval]):
 
 def format_distillation(points: Sequence[DistillationEval]) -> str:
     """The last evaluation as a progress line."""
-    last = points[-1]
-    return f"‖q − s‖² {format_loss(last.squared, 4)}, on held-out queries ‖q − s‖ {last.distance:.4f}"
+    latest = points[-1]
+    return f"‖q − s‖² {format_loss(latest.squared, 4)}, on held-out queries ‖q − s‖ {latest.distance:.4f}"
 
 
 class DistillationLoss(nn.Module):

@@ -7,23 +7,26 @@ import numpy as np
 from darklode.pipeline.base.types import Doubles, Floats
 
 RIDGES = 10.0 ** np.arange(-6, 1)
-"""Ridge strengths to try, relative to the mean square of an input."""
+"""Ridge strengths to try, relative to the mean square of an input: 1e-6 (almost none) to 1 (as strong as the data)."""
 
 
 def fit_linear_map(inputs: Floats | Doubles, targets: Floats | Doubles) -> Floats:
-    """The map W of ScalingNote, Eq. 14, by ridge regression, shape (target dim, input dim).
+    """Fit the map W of ScalingNote, Eq. 14, by ridge regression; shape (target dim, input dim).
 
-    The ridge is the one that predicts a held-out quarter of the rows best; the paper initializes W at random.
+    The ridge strength is the one that predicts a held-out quarter of the rows best; W is then fitted on all rows. The
+    paper initializes W at random.
 
     Args:
-        inputs: shape (n, input dim).
+        inputs: vectors of the smaller tower, shape (n, input dim).
         targets: unit vectors, shape (n, target dim).
     """
-    has, is_to = unit(inputs), np.asarray(targets, np.float64)
-    learned = np.arange(len(has)) % 4 > 0
-    fits = [unit(has[~learned] @ _ridge(has[learned], is_to[learned], ridge)) for ridge in RIDGES]
-    far = [np.linalg.norm(ridge - is_to[~learned], axis=1).mean() for ridge in fits]
-    return np.asarray(_ridge(has, is_to, RIDGES[int(np.argmin(far))]).T, np.float32)
+    x = unit(inputs)
+    y = np.asarray(targets, np.float64)
+    is_fitted = np.arange(len(x)) % 4 > 0  # every fourth row is held out
+    predictions = [unit(x[~is_fitted] @ _ridge(x[is_fitted], y[is_fitted], ridge)) for ridge in RIDGES]
+    mean_distances = [np.linalg.norm(prediction - y[~is_fitted], axis=1).mean() for prediction in predictions]
+    best_ridge = RIDGES[int(np.argmin(mean_distances))]
+    return np.asarray(_ridge(x, y, best_ridge).T, np.float32)
 
 
 def unit(vectors: Floats | Doubles) -> Doubles:
@@ -37,6 +40,7 @@ def _ridge(
     targets: Doubles,
     ridge: float,
 ) -> Doubles:
-    squares = inputs.T @ inputs
-    mean = max(float(np.trace(squares)) / len(squares), 1e-9)
-    return np.asarray(np.linalg.solve(squares + ridge * mean * np.eye(len(squares)), inputs.T @ targets))
+    """Solve ridge regression with the normal equations; returns shape (input dim, target dim)."""
+    gram = inputs.T @ inputs
+    mean_square = max(float(np.trace(gram)) / len(gram), 1e-9)  # not 0, so that the system can be solved
+    return np.asarray(np.linalg.solve(gram + ridge * mean_square * np.eye(len(gram)), inputs.T @ targets))

@@ -119,16 +119,16 @@ def tower_queries(
 
 def _count(connection: duckdb.DuckDBPyConnection, output: Output, every: Relation, rows: pa.Table) -> None:
     """Count kept queries, and those dropped as near-duplicates of test or held-out queries."""
-    total, both = connection.sql(
+    n_queries, n_also_elsewhere = connection.sql(
         f"SELECT (SELECT count(*) FROM {every}),"
         " (SELECT count(*) FROM (SELECT text FROM given GROUP BY text HAVING bool_or(test) AND NOT bool_and(test)))"
     ).fetchall()[0]
-    n_dropped = int(total) - rows.num_rows
+    n_dropped = int(n_queries) - rows.num_rows
     dropped = {"near to a test or held-out query": n_dropped} if n_dropped else {}
-    output.count(FunnelStep("tower_queries", "queries", int(total), "queries", rows.num_rows, dropped))
+    output.count(FunnelStep("tower_queries", "queries", int(n_queries), "queries", rows.num_rows, dropped))
     sides = rows["split"].to_pylist()
     output.facts |= {side: sides.count(side) for side in ("train", "validation", "unseen", "test")}
-    output.facts["also asked elsewhere, of test"] = int(both)
+    output.facts["also asked elsewhere, of test"] = int(n_also_elsewhere)
 
 
 def _tables(source: TrainingSource) -> tuple[str, ...]:

@@ -41,11 +41,11 @@ def distil(tables: Tables, output: Output, settings: DistillSettings, pair: Teac
     checkpoint.
 
     Args:
-        tables: `tower_queries`.
-        output: `distillation_log`, `distillation_trials` and `adapter_weights`.
-        settings: steps, batch and rates.
-        pair: teacher and student.
-        seed: of the order of queries and of a projection.
+        tables: has `tower_queries`.
+        output: receives `distillation_log`, `distillation_trials` and `adapter_weights`.
+        settings: number of steps, batch size and learning rates.
+        pair: the teacher and the initial student.
+        seed: seed of the order of queries and of the sample that initializes the projection.
 
     Raises:
         ArtifactError: there are too few queries to hold any out.
@@ -56,18 +56,18 @@ def distil(tables: Tables, output: Output, settings: DistillSettings, pair: Teac
     if not len(validation):
         raise ArtifactError("there are fewer than ten queries: none can be held out for evaluation")
     task = DistillationTask(_encode_teacher(tables, output, pair), pair, validation)
-    basis = key_of(tables.content(TOWER_QUERIES.name), pair.identity)
+    inputs_key = key_of(tables.content(TOWER_QUERIES.name), pair.identity)
     for number, rate in enumerate(settings.learning_rates):
-        trial_name = f"{number}: {rate}", key_of(basis, rate)
-        with output.unit(*trial_name) as unit:
+        trial_unit = f"{number}: {rate}", key_of(inputs_key, rate)
+        with output.unit(*trial_unit) as unit:
             if not unit.done:
-                _run_trial(output, task, settings, number, seed, output.state(*trial_name))
-    tried = output.rows(DISTILLATION_TRIALS.name)
-    output.count(FunnelStep(DISTIL.name, "queries to learn from", len(task.texts), "students", tried))
+                _run_trial(output, task, settings, number, seed, output.state(*trial_unit))
+    n_trials = output.rows(DISTILLATION_TRIALS.name)
+    output.count(FunnelStep(DISTIL.name, "queries to learn from", len(task.texts), "students", n_trials))
 
 
 def _encode_teacher(tables: Tables, output: Output, pair: TeacherPair) -> pa.Array:
-    """Texts of the train queries, after caching the teacher's vectors."""
+    """Cache the teacher's vectors of the train queries, and return the queries' texts."""
     texts = _texts_of_split(tables, "train")["query"].combine_chunks()
     for start in range(0, len(texts), TEACHER_BLOCK):
         pair.queries(texts.slice(start, TEACHER_BLOCK).to_pylist())

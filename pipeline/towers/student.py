@@ -42,8 +42,8 @@ class Student(TrainableEncoder):
         """
         from sentence_transformers import SentenceTransformer
 
-        part = SentenceTransformer(modules=list(self.loaded)[:-1], device=str(self.loaded.device))
-        inputs = encode_texts(part, self._settings, texts, queries=True)
+        encoder = SentenceTransformer(modules=list(self.loaded)[:-1], device=str(self.loaded.device))
+        inputs = encode_texts(encoder, self._settings, texts, queries=True)
         with torch.no_grad():
             self.loaded[-1].linear.weight.copy_(torch.from_numpy(fit_linear_map(inputs, targets)))
 
@@ -78,8 +78,10 @@ def keep_layers(model: nn.Module, n: int) -> None:
     layers = model.get_submodule(name)
     assert isinstance(layers, nn.ModuleList)
     layer_numbers = evenly_spaced(n, len(layers))
-    parent, _, last = name.rpartition(".")
-    setattr(model.get_submodule(parent), last, nn.ModuleList(layers[layer_number] for layer_number in layer_numbers))
+    parent, _, list_name = name.rpartition(".")
+    setattr(
+        model.get_submodule(parent), list_name, nn.ModuleList(layers[layer_number] for layer_number in layer_numbers)
+    )
     config.num_hidden_layers = n  # type: ignore[union-attr]
     if getattr(config, "layer_types", None):
         config.layer_types = [config.layer_types[layer_number] for layer_number in layer_numbers]  # type: ignore[union-attr, index]

@@ -35,8 +35,9 @@ def held_out(tables: Tables, output: Output) -> None:
     """Write each validation and test query with a positive, and whether it shares one with training.
 
     Args:
-        tables: `triplets`, with `mined_test` of a log's test period, or with `queries`, `qrels` and `chunks`.
-        output: `held_out`.
+        tables: must contain `triplets`; with `mined_test` of a log's test period, or with `queries`, `qrels` and
+            `chunks`.
+        output: receives `held_out`.
     """
     rows = tables.sql((MINED if "mined_test" in tables else JUDGED) + SHARING)
     output.write("held_out", rows.cast(TABLES["held_out"].schema))

@@ -126,12 +126,12 @@ def mined_triplets(
     dropped and not replaced. The patch of the pairs becomes the patch of the triplets.
 
     Args:
-        tables: with `mined_verdicts`, a pair that the judge rejected makes no triplet.
-        output: `triplets`, in folders `tenant-…/date-…/source-…/split-…`, and its patch.
-        settings: text length.
+        tables: the tables that the stage reads; with `mined_verdicts`, a pair that the judge rejected makes no triplet.
+        output: receives `triplets`, in folders `tenant-…/date-…/source-…/split-…`, and its patch.
+        settings: settings of mining, for the text length.
         passages: whether a text begins with its title (`text_form`).
-        apart: a positive makes triplets in one split only, that of the first query that had it.
-        seed: of the tiers.
+        apart: whether a positive makes triplets in one split only, that of the first query that had it.
+        seed: random seed of the tiers.
     """
     parameters = {
         "seed": seed,
@@ -139,33 +139,35 @@ def mined_triplets(
         "small": SMALL_TIER_SHARE,
         "median": MEDIAN_TIER_SHARE,
     }
-    days, left_out = tables.by_day("mined_pairs"), Counter[str]()
+    days = tables.by_day("mined_pairs")
+    left_out = Counter[str]()
     files = tables.with_parts("mined_pairs", tables.parts("mined_pairs"))
-    verified = "mined_verdicts" in tables
-    bases = _bases(tables, output, digest(tables.parts("mined_verdicts")) if verified else "")
+    is_verified = "mined_verdicts" in tables
+    fingerprints = _bases(tables, output, digest(tables.parts("mined_verdicts")) if is_verified else "")
     with tables.connect() as connection:
-        connection.execute(REFUTED.format(verdicts="mined_verdicts" if verified else NO_VERDICTS))
+        connection.execute(REFUTED.format(verdicts="mined_verdicts" if is_verified else NO_VERDICTS))
         connection.execute(OWNERS.format(wanted=apart))
         owners = connection.sql(OWNERS_BY_DAY.format(pairs=view(connection, files, "mined_pairs"))) if apart else None
-        bases = _with_splits(tables, bases, dict(owners.fetchall()) if owners else {})
-        titled = {"titled": passages.text_form == "title_heading_text"}
-        connection.execute(TEXTS, titled | {"characters": settings.text_characters})
-        for number, (day, basis) in enumerate(bases.items()):
-            with output.unit(day, basis) as unit:
+        fingerprints = _with_splits(tables, fingerprints, dict(owners.fetchall()) if owners else {})
+        title_setting = {"titled": passages.text_form == "title_heading_text"}
+        connection.execute(TEXTS, title_setting | {"characters": settings.text_characters})
+        for number, (day, fingerprint) in enumerate(fingerprints.items()):
+            with output.unit(day, fingerprint) as unit:
                 if not unit.done:
-                    own = view(connection, tables.with_parts("mined_pairs", days[day]), "mined_pairs")
-                    unit.facts |= _day(connection, output, own, parameters)
+                    day_pairs = view(connection, tables.with_parts("mined_pairs", days[day]), "mined_pairs")
+                    unit.facts |= _day(connection, output, day_pairs, parameters)
             left_out.update(unit.facts)
             output.progress(number + 1, len(days), day)
         left_out.update(_patch(connection, output, parameters))
-    pairs, n_triplets = tables.rows("mined_pairs"), output.rows("triplets")
-    dropped = dict(sorted(left_out.items())) | {"no document of that id": pairs - n_triplets - left_out.total()}
+    n_pairs = tables.rows("mined_pairs")
+    n_triplets = output.rows("triplets")
+    dropped = dict(sorted(left_out.items())) | {"no document of that id": n_pairs - n_triplets - left_out.total()}
     dropped = {reason: rows for reason, rows in dropped.items() if rows}
-    output.count(FunnelStep("mined_triplets", "pairs", pairs, "pairs", n_triplets, dropped))
+    output.count(FunnelStep("mined_triplets", "pairs", n_pairs, "pairs", n_triplets, dropped))
 
 
 def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
-    """What each day's triplets depend on: its pairs, the texts they mention, and all verdicts.
+    """Compute a fingerprint of what each day's triplets depend on: its pairs, the texts they mention, and all verdicts.
 
     A query's text is that of its first day, so a day's pairs mention no later query.
     """
@@ -199,14 +201,14 @@ def _day(
 ) -> dict[str, int]:
     """Write the triplets of a day; returns dropped pairs by reason."""
     left_out = _check_pairs(connection, str(pairs))
-    same = (run for rows in _joined_rows(connection, parameters) for run in _runs(rows))
-    for (tenant, source, day), some in groupby(same, itemgetter(0)):
+    runs = (run for rows in _joined_rows(connection, parameters) for run in _runs(rows))
+    for (tenant, source, day), group in groupby(runs, itemgetter(0)):
         shared = {"tenant": tenant, "date": day, "source": source}
         folders = {split: partition_name(shared | {"split": split}) for split in SPLITS}
-        with output.packed_writer("triplets", *folders.values()) as take:
-            for _, run in some:
+        with output.packed_writer("triplets", *folders.values()) as write_part:
+            for _, run in group:
                 for split, folder in folders.items():
-                    take(run.filter(pc.equal(run["split"], split)), folder)
+                    write_part(run.filter(pc.equal(run["split"], split)), folder)
     return left_out
 
 
@@ -231,14 +233,17 @@ def _check_pairs(connection: duckdb.DuckDBPyConnection, pairs: str) -> dict[str,
 
 
 def _joined_rows(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, object]) -> Iterator[pa.Table]:
+    """Yield the triplets of the accepted pairs in order, `ROWS` at a time."""
     (total,) = connection.sql("SELECT count(*) FROM accepted").fetchall()[0]
     for first in range(0, total, ROWS):
-        some = connection.sql(IN_ORDER, params={**parameters, "first": first, "rows": ROWS}).to_arrow_table()
-        yield TRIPLETS.rows(dict(zip(some.column_names, some.columns, strict=True)))
+        joined = connection.sql(IN_ORDER, params={**parameters, "first": first, "rows": ROWS}).to_arrow_table()
+        yield TRIPLETS.rows(dict(zip(joined.column_names, joined.columns, strict=True)))
 
 
 def _runs(rows: pa.Table) -> Iterator[tuple[tuple[str, str, date], pa.Table]]:
-    """Consecutive rows with the same tenant, source and day; the order of `group_by` would be undefined."""
+    """Yield runs of consecutive rows with the same tenant, source and day; the order of `group_by` would be
+    undefined.
+    """
     if not rows.num_rows:
         return
     keys = [rows[name] for name in ("tenant", "source", "date")]

@@ -30,7 +30,13 @@ COUNT_MISPLACED = f"""
 
 @dataclass(frozen=True)
 class MisplacedTriplets:
-    """A file with triplets of another tenant, source, split or day than its folder."""
+    """A file with triplets of another tenant, source, split or day than its folder.
+
+    Attributes:
+        file: path of the file in the run.
+        misplaced: number of rows in the wrong folder, or with a wrong id.
+        rows: number of all rows.
+    """
 
     file: str
     misplaced: int
@@ -38,7 +44,7 @@ class MisplacedTriplets:
 
 
 def misplaced_triplets(run: Run) -> Iterator[MisplacedTriplets]:
-    """Files of a run's triplets with rows of another folder.
+    """Yield the files of a run's triplets with rows of another folder.
 
     Raises:
         ArtifactError: a file is damaged.
@@ -46,9 +52,9 @@ def misplaced_triplets(run: Run) -> Iterator[MisplacedTriplets]:
     tables = run.tables()
     for part in run.parts().get(TRIPLETS.name, []):
         folder_values = _folder_values(partition_of(part.file))
-        n = _count_misplaced(folder_values, tables.part(part)) if folder_values and part.rows else 0
-        if n:
-            yield MisplacedTriplets(part.file, n, part.rows)
+        n_misplaced = _count_misplaced(folder_values, tables.part(part)) if folder_values and part.rows else 0
+        if n_misplaced:
+            yield MisplacedTriplets(part.file, n_misplaced, part.rows)
 
 
 def has_old_layout(run: Run) -> bool:
@@ -57,13 +63,13 @@ def has_old_layout(run: Run) -> bool:
 
 
 def _folder_values(partition: str) -> dict[str, str]:
-    """Column values named by folders of either form; none for plain split names of a build."""
-    hive = (folder.partition("=") for folder in partition.split("/") if "=" in folder)
-    return {column: unquote(value) for column, _, value in hive} or partition_values(partition)
+    """Parse the column values named by folders of either form; none for plain split names of a build."""
+    hive_parts = (folder.partition("=") for folder in partition.split("/") if "=" in folder)
+    return {column: unquote(value) for column, _, value in hive_parts} or partition_values(partition)
 
 
 def _count_misplaced(folder_values: dict[str, str], rows: pa.Table) -> int:
-    """Rows that differ from their folder in a column or in their id."""
+    """Count the rows that differ from their folder in a column or in their id."""
     checked = rows.select(["triplet_id", "query_id", "positive_id"])
     for column, value in folder_values.items():
         actual = rows[column] if column in rows.column_names else pa.repeat(value, rows.num_rows)

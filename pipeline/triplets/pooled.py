@@ -1,4 +1,7 @@
-"""The stage `triplets`: each positive of a query with its hard negatives."""
+"""The stage `triplets`: training triplets, each a query, one of its positives, and hard negatives of the query.
+
+The stage is a chain of SQL statements on temporary tables, each explained above it, in the order of `make_triplets`.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,12 +23,12 @@ from darklode.schemas.tables import TRIPLETS
 TRIPLETS_STAGE = Stage("triplets", 10, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
 
 SPLITS = ("train", "validation")
-BLOCK = 4096  # triplets whose texts are joined at a time
+BLOCK = 4096  # triplets whose texts are joined at a time; bounds the memory that texts take
 
-_BY_QUERY = ("rankings", "pool", "verdicts", "qrels")
+_BY_QUERY = ("rankings", "pool", "verdicts", "qrels")  # tables whose rows belong to a query
 
 SHARD_QUERIES = 1024
-"""Minimum number of queries in a shard: each shard reads the tables."""
+"""Minimum number of queries in a shard: each shard reads all tables, so small shards cost more than they save."""
 
 # A shard's view of the tables: its contiguous share of the queries, and the texts that they may need.
 SHARD_QUERIES_SQL = """
@@ -42,6 +45,7 @@ NEEDED = """
 """
 OWN_TEXTS = "CREATE VIEW chunks AS SELECT * FROM every_chunks SEMI JOIN needed USING (tenant, chunk_id)"
 
+# Chunks with the same `text_hash` have the same text, and count as one.
 TEXTS = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
 
 # Positives of test queries are excluded from train and validation, those of validation queries from train. Chunks with
@@ -106,6 +110,7 @@ POSITIVES = """
     QUALIFY $most = 0 OR row_number() OVER (PARTITION BY tenant, query_id ORDER BY place) <= $most
 """
 
+# Documents with a chunk relevant to the query: their other chunks often answer it too, so they are no negatives.
 ANSWERING = """
     CREATE TEMP TABLE answering AS
     SELECT DISTINCT tenant, query_id, doc_id FROM pool JOIN texts USING (tenant, chunk_id)
@@ -176,6 +181,7 @@ NEGATIVES = """
     FROM places JOIN mined USING (tenant, query_id, place)
 """
 
+# Each positive with its list of negatives, numbered in output order.
 CHOSEN = """
     CREATE TEMP TABLE chosen AS
     WITH lists AS (
@@ -189,6 +195,8 @@ CHOSEN = """
     FROM positives LEFT JOIN lists USING (tenant, query_id, positive_id)
 """
 
+# Reasons why positives make no triplet, for the funnel. `copies` have the text of another positive of their query;
+# `overruled` ones have a text that people labelled as not relevant.
 LEFT_OUT = """
     WITH positives AS (FROM labelled WHERE relevance > 0),
     overruled AS (FROM positives ANTI JOIN relevant USING (tenant, query_id, text_hash)),
@@ -202,6 +210,7 @@ LEFT_OUT = """
     FROM counts c, (SELECT count(*) AS n FROM positives) p, (SELECT count(*) AS n FROM overruled) o
 """
 
+# Rows of `triplets` with their texts, for a range of numbers.
 BLOCK_OF_TRIPLETS = """
     WITH block AS (SELECT * FROM chosen WHERE number >= $first AND number < $first + $rows),
     negatives AS (
@@ -224,7 +233,16 @@ BLOCK_OF_TRIPLETS = """
 
 @dataclass(frozen=True)
 class TripletShard:
-    """Shard `shard` (from 1) of `shards`: a contiguous share of the queries in triplet order."""
+    """One shard of the stage's work: a contiguous share of the queries, in the order of the triplets.
+
+    Attributes:
+        tables: the run's tables.
+        settings: settings of `triplets`.
+        apart: whether positives of held-out queries are excluded (see `triplets`).
+        source: value of the column `source`.
+        shard: number of this shard, from 1.
+        shards: number of shards.
+    """
 
     tables: Tables
     settings: TripletSettings
@@ -235,13 +253,15 @@ class TripletShard:
 
     @property
     def name(self) -> str:
+        """Name for progress messages."""
         return f"triplets {self.shard} of {self.shards}"
 
     @property
     def folder(self) -> str:
-        contents = [self.tables.content(table) for table in TRIPLETS_STAGE.reads]
-        content = (self.settings.model_dump(mode="json"), self.apart, self.source, self.shard, self.shards)
-        return f"progress/{TRIPLETS_STAGE.name}/{key_of(TRIPLETS_STAGE.version, contents, *content)}"
+        """Folder of the shard's result; its name is a hash of everything that can change the result."""
+        table_contents = [self.tables.content(table) for table in TRIPLETS_STAGE.reads]
+        parameters = (self.settings.model_dump(mode="json"), self.apart, self.source, self.shard, self.shards)
+        return f"progress/{TRIPLETS_STAGE.name}/{key_of(TRIPLETS_STAGE.version, table_contents, *parameters)}"
 
 
 def triplets(
@@ -260,20 +280,29 @@ def triplets(
     doubted by the judge (see `LIKELIHOOD`), and texts with fewer than `min_letters` letters and digits, unless labelled
     by people; if positives are kept `apart`, also those that answer a test query and, in training, a validation query.
     Negatives, hardest first: pool members judged not relevant; then chunks beyond the pool whose fused score is below
-    s⁺ − |s⁺|·margin. None is from a document with a relevant chunk, unless `same_document` allows it. Dropped rows and
-    shortfalls are counted; nothing is filled with random text. Scores are fused retrieval scores on one scale.
+    s⁺ − |s⁺|·margin, where s⁺ is the positive's. None is from a document with a relevant chunk, unless `same_document`
+    allows it. Dropped rows and shortfalls are counted; nothing is filled with random text. Scores are fused retrieval
+    scores on one scale.
+
+    Args:
+        tables: the tables that `TRIPLETS_STAGE` reads.
+        output: receives `triplets`, in one part per split.
+        settings: settings of `triplets`.
+        apart: whether positives of held-out queries are dropped, so that no split trains on another's positives.
+        source: value of the column `source`.
+        spread: runs the shards, here or on several workers; results come in shard order.
 
     Source: DevRev-Search, A.4 (16 hard negatives); NV-Retriever (Moreira et al. 2024), TopK-PercPos.
     """
     shards = max(1, min(spread.places, tables.rows("queries") // SHARD_QUERIES))
-    every = [TripletShard(tables, settings, apart, source, number, shards) for number in range(1, shards + 1)]
+    shard_tasks = [TripletShard(tables, settings, apart, source, number, shards) for number in range(1, shards + 1)]
     counts = Counter[str]()
     n_written = 0
-    with output.packed_writer("triplets", *SPLITS) as take:
-        for block in _count_pieces(spread(make_triplets, every), counts):
+    with output.packed_writer("triplets", *SPLITS) as write_part:
+        for block in _count_pieces(spread(make_triplets, shard_tasks), counts):
             rows = TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True)))
             for split in SPLITS:
-                take(rows.filter(pc.equal(rows["split"], split)), split)
+                write_part(rows.filter(pc.equal(rows["split"], split)), split)
             n_written += rows.num_rows
             output.progress(n_written, counts["rows"] if shards == 1 else None)
     output.count(_step(counts))
@@ -281,9 +310,11 @@ def triplets(
 
 
 def make_triplets(share: TripletShard) -> Pieces:
-    """A row of counts, then the triplets of a shard in order, `BLOCK` at a time."""
+    """Yield a row of counts (`LEFT_OUT`, rows, rows short of negatives), then the shard's triplets, `BLOCK` at a
+    time.
+    """
     settings = share.settings
-    limits = {"negatives": settings.num_negatives}
+    negatives_limit = {"negatives": settings.num_negatives}
     with _open_shard(share) as connection:
         connection.execute(TEXTS)
         connection.execute(HELD, {"apart": share.apart})
@@ -293,16 +324,16 @@ def make_triplets(share: TripletShard) -> Pieces:
         connection.execute(POSITIVES, {"margin": settings.relative_margin, "most": settings.max_positives})
         connection.execute(ANSWERING, {"same_document": settings.allow_same_document_negatives})
         for statement in (JUDGED, MINED, NEGATIVES):
-            connection.execute(statement, limits)
+            connection.execute(statement, negatives_limit)
         connection.execute(CHOSEN)
-        rows, short = _totals(connection, settings.num_negatives)
-        yield _left_out(connection).append_column("rows", [[rows]]).append_column("short", [[short]])
-        yield from _blocks(connection, rows, share.source, settings.text_form)
+        n_rows, n_short = _totals(connection, settings.num_negatives)
+        yield _left_out(connection).append_column("rows", [[n_rows]]).append_column("short", [[n_short]])
+        yield from _blocks(connection, n_rows, share.source, settings.text_form)
 
 
 @contextmanager
 def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with the shard's views."""
+    """Open a connection with the shard's views of the tables; `every_qrels` always holds the labels of all queries."""
     with scratch() as connection:
         share.tables.view(connection, "queries", "queries")
         if share.shards == 1:
@@ -315,6 +346,7 @@ def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _restrict(connection: duckdb.DuckDBPyConnection, share: TripletShard) -> None:
+    """Restrict the views to the shard's queries and the chunks they may need; other tables become `every_…`."""
     for table in ("chunks", *_BY_QUERY):
         share.tables.view(connection, f"every_{table}", table)
     connection.execute(SHARD_QUERIES_SQL, {"shard": share.shard, "shards": share.shards})
@@ -325,18 +357,19 @@ def _restrict(connection: duckdb.DuckDBPyConnection, share: TripletShard) -> Non
 
 
 def _count_pieces(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[pa.Table]:
-    """All triplets, shard after shard; their counts are summed."""
+    """Yield the triplets of all shards, shard after shard, and add up the shards' rows of counts in `counts`."""
     for pieces in results:
         counts.update(next(pieces).to_pylist()[0])
         yield from pieces
 
 
 def _left_out(connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Count the positives that make no triplet, by reason: one row with the columns of `LEFT_OUT`."""
     return connection.sql(LEFT_OUT).to_arrow_table()
 
 
 def _step(counts: Counter[str]) -> FunnelStep:
-    """The funnel step: positives in, triplets out, and reasons for the others."""
+    """Build the funnel step: positives in, triplets out, and the reasons why the others were dropped."""
     names = ("total", "unlikely", "held", "copies", "overruled", "bare", "rows")
     total, unlikely, held_out, copies, overruled, bare, rows = (counts[name] for name in names)
     dropped = {
@@ -351,12 +384,14 @@ def _step(counts: Counter[str]) -> FunnelStep:
 
 
 def _totals(connection: duckdb.DuckDBPyConnection, n_negatives: int) -> tuple[int, int]:
-    counts = "SELECT count(*), count(*) FILTER (len(negative_ids) < $wanted) FROM chosen"
-    totals = connection.sql(counts, params={"wanted": n_negatives}).fetchall()
+    """Count the triplets, and those of them with fewer than `n_negatives` negatives."""
+    count_sql = "SELECT count(*), count(*) FILTER (len(negative_ids) < $wanted) FROM chosen"
+    totals = connection.sql(count_sql, params={"wanted": n_negatives}).fetchall()
     return int(totals[0][0]), int(totals[0][1])
 
 
 def _blocks(connection: duckdb.DuckDBPyConnection, rows: int, source: str, form: TextForm) -> Iterator[pa.Table]:
+    """Yield the shard's triplets with their texts in this form, `BLOCK` rows at a time."""
     query = BLOCK_OF_TRIPLETS.format(passage=TEXT_FORMS[form].format(of=""), positive=TEXT_FORMS[form].format(of="c."))
     for first in range(0, rows, BLOCK):
         parameters = {"first": first, "rows": BLOCK, "source": source}

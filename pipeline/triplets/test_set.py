@@ -81,12 +81,12 @@ def test_set(
     generalization.
 
     Args:
-        tables: inputs of the stage.
-        output: `mined_test` and `mined_test_pool`.
+        tables: the tables that the stage reads.
+        output: receives `mined_test` and `mined_test_pool`.
         hop: makes the queries' own pairs, as for training but of all days.
         settings: first day of the test period (None: no test set), whether its queries share evidence, and the number
             of distractors per tenant (None: all documents).
-        apart: drop queries that share a positive with training.
+        apart: whether to drop queries that share a positive with training.
         lenders: maximum lenders per query and kind, among queries of the test period; 0: all.
 
     Source: ScalingNote, 4.1.2.
@@ -96,9 +96,9 @@ def test_set(
     period = {"test_from": settings.test_from}
     with _later_tables(tables, settings.test_from).connect() as connection:
         test_queries = materialize(connection, TEST_QUERIES)
-        lending = {**period, "lent": settings.test_multi_hop}
+        loan_parameters = {**period, "lent": settings.test_multi_hop}
         all_loans = find_loans(connection, test_queries, before=hop.before)
-        loans = materialize(connection, NEW_LENDERS, lending, loans=all_loans)
+        loans = materialize(connection, NEW_LENDERS, loan_parameters, loans=all_loans)
         all_pairs = multi_hop(connection, test_queries, loans, hop, max_associations=lenders, merge="all")
         later = materialize(connection, LATER, period, every=all_pairs)
         strongest = materialize(connection, STRONGEST, found=later)
@@ -108,30 +108,30 @@ def test_set(
         if apart:
             connection.execute(f"DELETE FROM {pairs} WHERE shares_positive")
         columns = ", ".join(TABLES["mined_test"].schema.names)
-        ordered = f"SELECT {columns} FROM {pairs} ORDER BY tenant, query_id, doc_id"
-        output.write_answer("mined_test", connection, ordered, {})
-        drawn = {"most": settings.test_pool_size, "seed": hop.seed}
-        output.write_answer("mined_test_pool", connection, POOL.format(pairs=pairs), drawn)
-    paired, pool = (sum(part.rows for part in output.parts[name]) for name in ("mined_test", "mined_test_pool"))
-    output.count(FunnelStep("mined_test_pool", "documents", tables.rows("documents"), "documents in the pool", pool))
-    output.facts["pairs"] = paired
+        ordered_sql = f"SELECT {columns} FROM {pairs} ORDER BY tenant, query_id, doc_id"
+        output.write_answer("mined_test", connection, ordered_sql, {})
+        pool_parameters = {"most": settings.test_pool_size, "seed": hop.seed}
+        output.write_answer("mined_test_pool", connection, POOL.format(pairs=pairs), pool_parameters)
+    n_pairs, n_pool = (sum(part.rows for part in output.parts[name]) for name in ("mined_test", "mined_test_pool"))
+    output.count(FunnelStep("mined_test_pool", "documents", tables.rows("documents"), "documents in the pool", n_pool))
+    output.facts["pairs"] = n_pairs
 
 
 def _later_tables(tables: Tables, first: date) -> Tables:
-    """The tables restricted to evidence of that day and later."""
+    """Restrict the tables to evidence of that day and later."""
     days = tables.by_day("click_evidence")
     later = [part for day, parts in days.items() if day >= first.isoformat() for part in parts]
     return tables.with_parts("click_evidence", later)
 
 
 def _step(connection: duckdb.DuckDBPyConnection, test_queries: Relation, pairs: Relation, *, apart: bool) -> FunnelStep:
-    """The funnel step: queries of the period in, queries with pairs out."""
-    paired = f"SELECT DISTINCT tenant, query_id, shares_positive FROM {pairs}"
-    counts = (
-        f"SELECT (SELECT count(*) FROM {test_queries}), count(*), count(*) FILTER (shares_positive) FROM ({paired})"
+    """Build the funnel step: queries of the period in, queries with pairs out."""
+    paired_sql = f"SELECT DISTINCT tenant, query_id, shares_positive FROM {pairs}"
+    counts_sql = (
+        f"SELECT (SELECT count(*) FROM {test_queries}), count(*), count(*) FILTER (shares_positive) FROM ({paired_sql})"
     )
-    queries, n_found, sharing = map(int, connection.sql(counts).fetchall()[0])
-    n_dropped = sharing if apart else 0
-    dropped = {"no relevant document": queries - n_found, "shares a positive with training": n_dropped}
+    n_queries, n_found, n_sharing = map(int, connection.sql(counts_sql).fetchall()[0])
+    n_dropped = n_sharing if apart else 0
+    dropped = {"no relevant document": n_queries - n_found, "shares a positive with training": n_dropped}
     dropped = {reason: rows for reason, rows in dropped.items() if rows}
-    return FunnelStep("mined_test", "queries of the test period", queries, "queries", n_found - n_dropped, dropped)
+    return FunnelStep("mined_test", "queries of the test period", n_queries, "queries", n_found - n_dropped, dropped)

@@ -16,11 +16,11 @@ _Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LabelledStrata:
-    """Strata of a part of the run, adjacent ones next to each other.
+    """Strata of a part of the run, with their human labels; adjacent strata are next to each other.
 
     Attributes:
         pairs: number of pairs in the run, shape (n_strata,).
-        is_found: the judge's label is relevant, shape (n_strata,).
+        is_found: whether the judge's label is relevant, shape (n_strata,).
         labelled: number of labelled pairs per query, shape (n_queries, n_strata).
         relevant: number of them labelled relevant by people, same shape.
     """
@@ -52,21 +52,26 @@ def merge_empty(strata: LabelledStrata) -> tuple[LabelledStrata, _Counts]:
     Returns:
         The strata with labels, and for each given stratum the index of the one that it was merged into, or -1.
     """
-    n = strata.n_labelled
-    non_empty = np.flatnonzero(n)
-    to = np.full(len(n), -1)
-    for side in (True, False):
-        own, labelled = np.flatnonzero(strata.is_found == side), non_empty[strata.is_found[non_empty] == side]
+    n_labelled = strata.n_labelled
+    labelled_strata = np.flatnonzero(n_labelled)
+    target = np.full(len(n_labelled), -1)
+    for verdict in (True, False):
+        same_verdict = np.flatnonzero(strata.is_found == verdict)
+        labelled = labelled_strata[strata.is_found[labelled_strata] == verdict]
         if len(labelled):
-            nearest = np.abs(own[:, None] - labelled[None, :]).argmin(axis=1)
-            to[own] = np.searchsorted(non_empty, labelled)[nearest]
-    pairs = np.bincount(to[to >= 0], strata.pairs[to >= 0], minlength=len(non_empty)).astype(np.int64)
+            nearest = np.abs(same_verdict[:, None] - labelled[None, :]).argmin(axis=1)
+            target[same_verdict] = np.searchsorted(labelled_strata, labelled)[nearest]
+    pairs = np.bincount(target[target >= 0], strata.pairs[target >= 0], minlength=len(labelled_strata)).astype(np.int64)
     return LabelledStrata(
-        pairs, strata.is_found[non_empty], strata.labelled[:, non_empty], strata.relevant[:, non_empty]
-    ), to
+        pairs,
+        strata.is_found[labelled_strata],
+        strata.labelled[:, labelled_strata],
+        strata.relevant[:, labelled_strata],
+    ), target
 
 
 DRAWS = 10_000
+"""Number of posterior draws; more make the ends of the intervals vary less with the seed."""
 PRIOR = 0.5
 """Prior pseudo-counts of relevant, and of not relevant, shared by the strata with the same verdict."""
 
@@ -82,7 +87,7 @@ class IntervalEstimate:
     high: float
 
     def columns(self, name: str) -> dict[str, float | None]:
-        """The columns `name`, `name_low` and `name_high`; null if unknown."""
+        """Convert to the columns `name`, `name_low` and `name_high`; null if unknown."""
         values = {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
         return {column: value if math.isfinite(value) else None for column, value in values.items()}
 
@@ -112,33 +117,34 @@ def estimate(
     positive was seen, that of precision is (Brown, Cai & DasGupta, 2001).
 
     Args:
-        strata: may include strata without labels; see `merge_empty`.
+        strata: strata of the run; those without labels are merged into others, see `merge_empty`.
         queries_share: share of the queries in the sample, 0 to 1; the design effect vanishes as it approaches 1.
-        random: for the posterior draws.
+        random: generator of the posterior draws.
         draws: number of posterior draws.
     """
     estimable = {side: strata.is_estimable(side) for side in (True, False)}
     merged, _ = merge_empty(strata)
-    drawn, counted = _draw_positives(merged, queries_share, random, draws), _known_positives(merged)
-    seen_missed = int(merged.n_relevant[~merged.is_found].sum())
-    seen_false = int((merged.n_labelled - merged.n_relevant)[merged.is_found].sum())
+    posterior = _draw_positives(merged, queries_share, random, draws)
+    expected = _known_positives(merged)
+    n_missed_labels = int(merged.n_relevant[~merged.is_found].sum())
+    n_false_labels = int((merged.n_labelled - merged.n_relevant)[merged.is_found].sum())
     precision = missed = recall = UNKNOWN
-    size = int(merged.pairs[merged.is_found].sum())
-    if estimable[True] and size:
-        low, high = np.percentile(drawn[True] / size, ENDS)
-        precision = IntervalEstimate(counted[True] / size, float(low), float(high) if seen_false else 1.0)
+    n_found = int(merged.pairs[merged.is_found].sum())
+    if estimable[True] and n_found:
+        low, high = np.percentile(posterior[True] / n_found, ENDS)
+        precision = IntervalEstimate(expected[True] / n_found, float(low), float(high) if n_false_labels else 1.0)
     if estimable[False]:
-        low, high = np.percentile(drawn[False], ENDS)
-        missed = IntervalEstimate(counted[False], float(low) if seen_missed else 0.0, float(high))
-    if all(estimable.values()) and counted[True] + counted[False] > 0:
-        low, high = np.percentile(drawn[True] / (drawn[True] + drawn[False]), ENDS)
-        value = counted[True] / (counted[True] + counted[False])
-        recall = IntervalEstimate(value, float(low) if counted[True] else 0.0, float(high) if seen_missed else 1.0)
+        low, high = np.percentile(posterior[False], ENDS)
+        missed = IntervalEstimate(expected[False], float(low) if n_missed_labels else 0.0, float(high))
+    if all(estimable.values()) and expected[True] + expected[False] > 0:
+        low, high = np.percentile(posterior[True] / (posterior[True] + posterior[False]), ENDS)
+        value = expected[True] / (expected[True] + expected[False])
+        recall = IntervalEstimate(value, float(low) if expected[True] else 0.0, float(high) if n_missed_labels else 1.0)
     return RunEstimates(precision, recall, missed)
 
 
 def _known_positives(strata: LabelledStrata) -> dict[bool, float]:
-    """Estimated number of positives among the judge's positives (True) and negatives (False)."""
+    """Estimate the number of positives among the judge's positives (True) and negatives (False)."""
     positives = strata.pairs * strata.n_relevant / strata.n_labelled
     return {side: float(positives[strata.is_found == side].sum()) for side in (True, False)}
 
@@ -146,47 +152,52 @@ def _known_positives(strata: LabelledStrata) -> dict[bool, float]:
 def _draw_positives(
     strata: LabelledStrata, queries_share: float, random: np.random.Generator, draws: int
 ) -> dict[bool, _Floats]:
-    """Posterior draws of the same, shape (draws,) each."""
+    """Draw the number of positives among the judge's positives (True) and negatives (False), shape (draws,) each."""
     positives = {}
     for side in (True, False):
-        own = np.flatnonzero(strata.is_found == side)
-        effect = design_effect(strata, own, queries_share)
-        n, x, pairs = strata.n_labelled[own] / effect, strata.n_relevant[own] / effect, strata.pairs[own]
-        prior = PRIOR / max(len(own), 1)
-        shares = random.beta(x + prior, n - x + prior, size=(draws, len(own)))
-        unlabelled = random.binomial(np.maximum(pairs - strata.n_labelled[own], 0), shares)
-        positives[side] = strata.n_relevant[own].sum() + unlabelled.sum(axis=1).astype(np.float64)
+        same_verdict = np.flatnonzero(strata.is_found == side)
+        effect = design_effect(strata, same_verdict, queries_share)
+        effective_labelled = strata.n_labelled[same_verdict] / effect
+        effective_relevant = strata.n_relevant[same_verdict] / effect
+        pairs = strata.pairs[same_verdict]
+        prior = PRIOR / max(len(same_verdict), 1)
+        shares = random.beta(
+            effective_relevant + prior, effective_labelled - effective_relevant + prior, size=(draws, len(same_verdict))
+        )
+        unlabelled = random.binomial(np.maximum(pairs - strata.n_labelled[same_verdict], 0), shares)
+        positives[side] = strata.n_relevant[same_verdict].sum() + unlabelled.sum(axis=1).astype(np.float64)
     return positives
 
 
 def design_effect(strata: LabelledStrata, own: NDArray[np.int64], queries_share: float) -> float:
-    """Design effect of the estimated positives: their variance ÷ that of independent labels, at least 1.
+    """Compute the design effect of the estimated positives: their variance ÷ that of independent labels, at least 1.
 
     Between-query variance of weighted residuals ÷ stratified binomial variance, with a t correction for few queries
     (Korn & Graubard, 1998). It is 1 if all labels within each stratum are equal, which says nothing about it.
 
     Args:
-        strata: all with labels.
+        strata: strata that all have labels.
         own: indices of the strata to use.
         queries_share: share of the queries in the sample.
     """
     from scipy.stats import t as student
 
-    n, x = strata.n_labelled[own], strata.n_relevant[own]
-    weight, share = strata.pairs[own] / n, x / n
+    n_labelled = strata.n_labelled[own]
+    weight = strata.pairs[own] / n_labelled
+    share = strata.n_relevant[own] / n_labelled
     residuals = (strata.relevant[:, own] - strata.labelled[:, own] * share) @ weight
-    queries = int((strata.labelled[:, own].sum(axis=1) > 0).sum())
-    unrelated = float(np.sum(weight**2 * n * share * (1 - share)))
-    if queries < 2 or not unrelated:
+    n_queries = int((strata.labelled[:, own].sum(axis=1) > 0).sum())
+    independent_variance = float(np.sum(weight**2 * n_labelled * share * (1 - share)))
+    if n_queries < 2 or not independent_variance:
         return 1.0
-    ratio = float(np.sum(residuals**2)) * queries / (queries - 1) / unrelated
+    ratio = float(np.sum(residuals**2)) * n_queries / (n_queries - 1) / independent_variance
     effect = 1 + (1 - queries_share) * max(ratio - 1, 0.0)
-    few = student.ppf(0.975, queries - 1) / student.ppf(0.975, max(int(n.sum()) - 1, 1))
-    return float(effect * few**2) if effect > 1 else 1.0
+    t_correction = student.ppf(0.975, n_queries - 1) / student.ppf(0.975, max(int(n_labelled.sum()) - 1, 1))
+    return float(effect * t_correction**2) if effect > 1 else 1.0
 
 
 def bootstrap(counts: _Floats, figure: Callable[[_Floats], _Floats], resamples: int, seed: int) -> IntervalEstimate:
-    """A statistic of all queries with its bootstrap interval over queries; see `base.bootstrap.interval`."""
+    """Compute a statistic of all queries with its bootstrap interval over queries; see `base.bootstrap.interval`."""
     value = float(figure(counts.sum(axis=0)))
     if len(counts) < 2 or not np.isfinite(value):
         return IntervalEstimate(value, float("nan"), float("nan"))

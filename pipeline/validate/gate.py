@@ -22,8 +22,8 @@ def gate(tables: Tables, output: Output, settings: ValidationSettings) -> None:
     """Write whether the judge meets the limits over all tenants; an unknown figure fails its limit.
 
     Args:
-        tables: `validation`.
-        output: `release`, one row per figure.
+        tables: must contain `validation`.
+        output: receives `release`, one row per figure.
         settings: min_kappa, max_null_rate, min_recall.
     """
     rows = tables.sql("SELECT kappa, null_rate, recall FROM validation WHERE tenant IS NULL AND retriever IS NULL")
@@ -56,8 +56,8 @@ def require_release(rows: Iterable[Mapping[str, Any]], url: str) -> None:
     """Raise an error for a run that was held back.
 
     Args:
-        rows: of `release`.
-        url: of the run, for the message.
+        rows: rows of `release`.
+        url: address of the run, for the message.
 
     Raises:
         NotPublishable: a limit is not met; the message names all of them.

@@ -48,20 +48,20 @@ REVIEWED = f"""
 
 @dataclass(frozen=True)
 class ReviewedPairs:
-    """Reviewed pairs, by key; each of shape (n_pairs,).
+    """Reviewed pairs, sorted by key; each array has the shape (n_pairs,).
 
     Attributes:
-        tenant: name.
-        query: query index, from 0.
+        tenant: name of the tenant.
+        query: query index of each pair, from 0.
         stratum: position of the pair's stratum, -1 if the pair is not in the sample.
         votes: number of answers except skips.
-        shown: a reviewer could see the judge's verdict.
-        relevance: human label, -1 if there is none.
-        read: the judge's verdict is readable; `relevant` is valid only then.
-        relevant: the judge's label.
-        probability: the judge's, NaN if missing.
-        grade: the judge's, NaN if missing.
-        found_by: retrievers of the pair, shape (n_pairs, n_retrievers).
+        shown: whether a reviewer could see the judge's verdict.
+        relevance: human label (0 or a grade), -1 if there is none.
+        read: whether the judge's verdict is readable; `relevant` is valid only then.
+        relevant: whether the judge labelled the pair relevant.
+        probability: the judge's probability of relevance, NaN if missing.
+        grade: the judge's grade, NaN if missing.
+        found_by: whether each retriever found the pair, shape (n_pairs, n_retrievers).
     """
 
     tenant: NDArray[np.object_]
@@ -78,11 +78,11 @@ class ReviewedPairs:
 
     @classmethod
     def from_tables(cls, tables: Tables, retrievers: list[str]) -> ReviewedPairs:
-        """Read from a run's tables.
+        """Read the reviewed pairs from a run's tables.
 
         Args:
-            tables: `reviews`, `review_sample`, `review_strata`, `pool` and `verdicts`.
-            retrievers: columns of `found_by`.
+            tables: must contain `reviews`, `review_sample`, `review_strata`, `pool` and `verdicts`.
+            retrievers: names of the retrievers, in the order of the columns of `found_by`.
         """
         rows = tables.sql(REVIEWED)
         return cls(
@@ -100,7 +100,7 @@ class ReviewedPairs:
         )
 
     def take(self, rows: _Flags) -> ReviewedPairs:
-        """The pairs in a mask."""
+        """Select the pairs in a mask."""
         return ReviewedPairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @property
@@ -115,6 +115,7 @@ class ReviewedPairs:
 
 
 def _membership(lists: pa.ChunkedArray, names: list[str]) -> _Flags:
+    """Whether each list contains each name, shape (n_lists, n_names)."""
     membership = np.zeros((len(lists), len(names)), bool)
     combined = lists.combine_chunks()
     row = pc.list_parent_indices(combined).to_numpy()
@@ -125,10 +126,10 @@ def _membership(lists: pa.ChunkedArray, names: list[str]) -> _Flags:
 
 
 def labels_csv(tables: Tables) -> str:
-    """Human labels as CSV for `judge.human_labels`; without ties and skipped pairs.
+    """Format human labels as CSV for `judge.human_labels`; without ties and skipped pairs.
 
     Args:
-        tables: `reviews`.
+        tables: must contain `reviews`.
     """
     rows = tables.sql(
         f"SELECT tenant, query_id, chunk_id, relevance FROM ({LABELS}) WHERE relevance IS NOT NULL "
@@ -147,7 +148,7 @@ REVIEWS_STAGE = Stage("reviews", 1, (), (REVIEWS.name,))
 
 
 def answers_fingerprint(store: Store) -> str:
-    """Fingerprint of a run's answers; each is an immutable file."""
+    """Compute a fingerprint of a run's answers; each is an immutable file."""
     return key_of(sorted(store.sizes(FOLDER).items()))
 
 
@@ -165,10 +166,10 @@ def require_answers(run: Run) -> None:
     answers = AnswerJournal(run.store).read()  # read last, since answers may be added and validated meanwhile
     known_answers = {(*answer.key, answer.answered_at.astimezone(UTC)) for answer in answers}
     keys = [(*(row[name] for name in KEY), row["answered_at"].astimezone(UTC)) for row in reviews]
-    before = sum(step.rows_in for step in manifest.funnel) if manifest else 0
-    missing = max(sum(key not in known_answers for key in keys), before - len(answers))
-    if missing:
-        message = f"{run.store.path(FOLDER)} is missing {missing:,} of {before:,} validated answers"
+    n_validated = sum(step.rows_in for step in manifest.funnel) if manifest else 0
+    n_missing = max(sum(key not in known_answers for key in keys), n_validated - len(answers))
+    if n_missing:
+        message = f"{run.store.path(FOLDER)} is missing {n_missing:,} of {n_validated:,} validated answers"
         raise ArtifactError(f"{message}; restore the folder from a backup: there is no other copy")
 
 
@@ -176,8 +177,8 @@ def write_reviews(store: Store, output: Output) -> None:
     """Write each reviewer's last answer to each pair, except retracted ones.
 
     Args:
-        store: with the journal.
-        output: `reviews`.
+        store: the run's files, with the journal of answers.
+        output: receives `reviews`.
 
     Raises:
         ArtifactError: a journal file is invalid.

@@ -46,13 +46,13 @@ class Scope:
     """A part of the run, and its reviewed pairs.
 
     Attributes:
-        tenant: None: all tenants.
-        tenants: names.
-        retriever: None: pairs of all retrievers.
+        tenant: name of the tenant; None: all tenants.
+        tenants: names of the tenants in the scope.
+        retriever: name of the retriever whose pairs count; None: pairs of all retrievers.
         pairs: number of pairs in the run per stratum, shape (n_strata,).
-        verdict: of each stratum, shape (n_strata,).
+        verdict: the judge's verdict of each stratum, shape (n_strata,).
         reviewed: reviewed pairs.
-        queries: number of queries.
+        queries: number of queries in the run.
     """
 
     tenant: str | None
@@ -73,25 +73,29 @@ class Scope:
         return int(self.pairs[np.isin(self.verdict, verdicts)].sum())
 
     def strata(self, verdicts: tuple[str, ...]) -> LabelledStrata:
-        """Strata with these verdicts, and labels per query."""
-        own, sample = np.flatnonzero(np.isin(self.verdict, verdicts) & (self.pairs > 0)), self.sample
+        """Build the strata with these verdicts, with the labels of each query; empty strata are left out."""
+        strata_of_verdicts = np.flatnonzero(np.isin(self.verdict, verdicts) & (self.pairs > 0))
+        sample = self.sample
         stratum_position = np.full(len(self.pairs), -1)
-        stratum_position[own] = np.arange(len(own))
+        stratum_position[strata_of_verdicts] = np.arange(len(strata_of_verdicts))
         column = stratum_position[sample.stratum]
         rows = column >= 0
         query = np.unique(sample.query, return_inverse=True)[1]
-        shape = (int(query.max(initial=-1)) + 1, len(own))
-        labelled, relevant = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        shape = (int(query.max(initial=-1)) + 1, len(strata_of_verdicts))
+        labelled = np.zeros(shape, np.int64)
+        relevant = np.zeros(shape, np.int64)
         np.add.at(labelled, (query[rows], column[rows]), 1)
         np.add.at(relevant, (query[rows], column[rows]), sample.positive[rows])
-        return LabelledStrata(self.pairs[own], self.verdict[own] == "relevant", labelled, relevant)
+        return LabelledStrata(
+            self.pairs[strata_of_verdicts], self.verdict[strata_of_verdicts] == "relevant", labelled, relevant
+        )
 
 
 def scopes(tables: Tables) -> Iterator[Scope]:
     """All tenants together, each tenant if there are several, and each retriever.
 
     Args:
-        tables: `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
+        tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
     """
     strata, queries = tables.sql(STRATA), tables.sql(QUERIES)
     of_tenant = dict(zip(queries["tenant"].to_pylist(), queries["n"].to_pylist(), strict=True))
@@ -130,65 +134,75 @@ _Floats = NDArray[np.float64]
 
 
 def validation_row(scope: Scope, threshold: float | None, resamples: int, seed: int) -> dict[str, object]:
-    """One row of `validation`.
+    """Compute a row of `validation`.
 
     Args:
         scope: the part of the run.
-        threshold: of the judge; None if tenants differ.
-        resamples: of the queries, for each bootstrap interval.
-        seed: of the intervals and folds.
+        threshold: the judge's threshold; None if tenants differ.
+        resamples: number of resamples of the queries, for each bootstrap interval.
+        seed: random seed of the intervals and folds.
     """
-    reviewed, sample, in_sample = scope.reviewed, scope.sample, scope.reviewed.stratum >= 0
-    verdicts, unreadable = scope.size(*JUDGED), scope.size("unreadable")
-    everything, read = scope.strata(ALL), scope.strata(READ)
-    queries = len(np.unique(sample.query))
-    share = queries / scope.queries if scope.queries else 1.0
-    estimates = estimate(everything, share, np.random.default_rng(seed))
-    readable, unread = sample.take(sample.read), sample.take(~sample.read)
+    reviewed = scope.reviewed
+    sample = scope.sample
+    in_sample = reviewed.stratum >= 0
+    n_verdicts = scope.size(*JUDGED)
+    n_unreadable = scope.size("unreadable")
+    all_strata = scope.strata(ALL)
+    readable_strata = scope.strata(READ)
+    n_queries = len(np.unique(sample.query))
+    share = n_queries / scope.queries if scope.queries else 1.0
+    estimates = estimate(all_strata, share, np.random.default_rng(seed))
+    readable_pairs = sample.take(sample.read)
+    unreadable_pairs = sample.take(~sample.read)
     row: dict[str, object] = {
         "tenant": scope.tenant,
         "retriever": scope.retriever,
         "labelled": len(sample.query),
-        "queries": queries,
+        "queries": n_queries,
         "tied": int((in_sample & ~reviewed.is_labelled & (reviewed.votes > 0)).sum()),
         "skipped": int((in_sample & (reviewed.votes == 0)).sum()),
         "outside": int((~in_sample & reviewed.is_labelled).sum()),
         "shown": int(sample.shown.sum()),
-        "verdicts": verdicts,
-        "unreadable": unreadable,
-        "null_rate": unreadable / verdicts if verdicts else None,
-        "unread_relevant": int(unread.positive.sum()),
-        "unread_not_relevant": int((~unread.positive).sum()),
+        "verdicts": n_verdicts,
+        "unreadable": n_unreadable,
+        "null_rate": n_unreadable / n_verdicts if n_verdicts else None,
+        "unread_relevant": int(unreadable_pairs.positive.sum()),
+        "unread_not_relevant": int((~unreadable_pairs.positive).sum()),
         "threshold": threshold,
     }
-    row |= {name: int(n) for name, n in confusion(readable.relevant, readable.positive)._asdict().items()}
+    row |= {
+        name: int(count)
+        for name, count in confusion(readable_pairs.relevant, readable_pairs.positive)._asdict().items()
+    }
     estimated = {
         "precision": estimates.precision,
         "recall": estimates.recall,
         "missed": estimates.missed,
-        "kappa": run_kappa(read, resamples, seed),
-        "sample_kappa": _sample_kappa(readable, resamples, seed),
-        "weighted_kappa": _weighted_kappa(scope, readable, resamples, seed),
+        "kappa": run_kappa(readable_strata, resamples, seed),
+        "sample_kappa": _sample_kappa(readable_pairs, resamples, seed),
+        "weighted_kappa": _weighted_kappa(scope, readable_pairs, resamples, seed),
     }
-    for name, figure in estimated.items():
-        row |= figure.columns(name)
-    return row | (_fit_threshold_row(scope, readable, seed) if scope.retriever is None else {})
+    for name, interval_estimate in estimated.items():
+        row |= interval_estimate.columns(name)
+    return row | (_fit_threshold_row(scope, readable_pairs, seed) if scope.retriever is None else {})
 
 
 def run_kappa(strata: LabelledStrata, resamples: int, seed: int) -> IntervalEstimate:
-    """Cohen's kappa over all pairs of the run, extrapolated from the labelled shares of the strata.
+    """Compute Cohen's kappa over all pairs of the run, extrapolated from the labelled shares of the strata.
 
     In a resample without a label in some stratum, the stratum keeps its share.
     """
     if not (strata.is_estimable(True) and strata.is_estimable(False)):
         return UNKNOWN
     merged, _ = merge_empty(strata)
-    mean_label, n = merged.n_relevant / np.maximum(merged.n_labelled, 1), len(merged.pairs)
+    mean_label = merged.n_relevant / np.maximum(merged.n_labelled, 1)
+    n = len(merged.pairs)
 
     def kappa(sums: _Floats) -> _Floats:
         labelled, relevant = sums[..., :n], sums[..., n:]
         share = np.where(labelled > 0, relevant / np.maximum(labelled, 1), mean_label)
-        yes, no = merged.pairs * share, merged.pairs * (1 - share)
+        yes = merged.pairs * share
+        no = merged.pairs * (1 - share)
         sides = [(yes, merged.is_found), (no, merged.is_found), (yes, ~merged.is_found), (no, ~merged.is_found)]
         return cohens_kappa(Confusion(*(np.asarray(counts[..., side].sum(axis=-1)) for counts, side in sides)))
 
@@ -196,6 +210,7 @@ def run_kappa(strata: LabelledStrata, resamples: int, seed: int) -> IntervalEsti
 
 
 def _sample_kappa(readable: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
+    """Compute Cohen's kappa over the labelled pairs of the sample, unweighted."""
     code = 2 * ~readable.relevant + ~readable.positive  # cells in the order of `Confusion`
 
     def kappa(sums: _Floats) -> _Floats:
@@ -206,7 +221,9 @@ def _sample_kappa(readable: ReviewedPairs, resamples: int, seed: int) -> Interva
 
 
 def _weighted_kappa(scope: Scope, readable: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
-    """Quadratic-weighted kappa (Cohen, 1968); not relevant counts as grade 0, whatever the judge's grade."""
+    """Compute the quadratic-weighted kappa (Cohen, 1968); not relevant counts as grade 0, whatever the judge's
+    grade.
+    """
     rows = np.isfinite(readable.grade) | ~readable.relevant
     graded = readable.take(rows)
     judge = np.where(graded.relevant, np.maximum(np.nan_to_num(graded.grade), 1), 0).astype(np.int64)
@@ -224,21 +241,23 @@ def _weighted_kappa(scope: Scope, readable: ReviewedPairs, resamples: int, seed:
 
 
 def weights(scope: Scope, pairs: ReviewedPairs) -> _Floats:
-    """Number of pairs of the scope that each labelled pair represents, shape (n_pairs,)."""
-    own = np.flatnonzero(np.isin(scope.verdict, READ) & (scope.pairs > 0))
-    merged, to = merge_empty(scope.strata(READ))
+    """Compute how many pairs of the scope each labelled pair represents, shape (n_pairs,)."""
+    readable_strata = np.flatnonzero(np.isin(scope.verdict, READ) & (scope.pairs > 0))
+    merged, target = merge_empty(scope.strata(READ))
     weight_of = np.zeros(len(scope.pairs))
-    weight_of[own[to >= 0]] = (merged.pairs / np.maximum(merged.n_labelled, 1))[to[to >= 0]]
+    weight_of[readable_strata[target >= 0]] = (merged.pairs / np.maximum(merged.n_labelled, 1))[target[target >= 0]]
     return np.asarray(weight_of[pairs.stratum])
 
 
 def _by_query(pairs: ReviewedPairs, code: NDArray[np.int64], n: int, weight: _Floats | None = None) -> _Floats:
+    """Count the pairs of each query by code (0 to n - 1), optionally weighted, shape (n_queries, n)."""
     names, query = np.unique(pairs.query, return_inverse=True)
     sums = np.bincount(query * n + code, weight, minlength=len(names) * n)
     return np.asarray(sums.reshape(len(names), n), np.float64)
 
 
 def _fit_threshold_row(scope: Scope, readable: ReviewedPairs, seed: int) -> dict[str, object]:
+    """Fit the threshold on the labelled pairs with a probability; no columns if there are too few labels."""
     rated = readable.take(np.isfinite(readable.probability))
     if not has_enough_labels(rated.positive):
         return {}
@@ -247,6 +266,6 @@ def _fit_threshold_row(scope: Scope, readable: ReviewedPairs, seed: int) -> dict
     if threshold is None:
         return {}
     query = np.unique(rated.query, return_inverse=True)[1]
-    crossed = cross_validated_kappa(rated.probability, rated.positive, query, seed, weight)
-    finite_kappa = crossed if math.isfinite(crossed) else None
+    held_out_kappa = cross_validated_kappa(rated.probability, rated.positive, query, seed, weight)
+    finite_kappa = held_out_kappa if math.isfinite(held_out_kappa) else None
     return {"fitted_threshold": threshold[0], "fitted_kappa": threshold[1], "cross_validated_kappa": finite_kappa}

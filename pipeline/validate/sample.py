@@ -27,10 +27,10 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
     Sampling depends on the seed and ids only.
 
     Args:
-        tables: `pool` and `verdicts`; with adaptive judging also `unjudged`.
-        output: `review_sample` and `review_strata`.
-        settings: share of queries, number of pairs, share of pairs that all reviewers label.
-        seed: of the sample.
+        tables: must contain `pool` and `verdicts`; with adaptive judging also `unjudged`.
+        output: receives `review_sample` and `review_strata`.
+        settings: settings of the review: share of queries, number of pairs, share of pairs that all reviewers label.
+        seed: random seed of the sample.
 
     Sources: DevRev-Search, 3.3 (10 % of the queries validated by people); Ohlsson, 1998 (permanent random numbers).
     """
@@ -39,11 +39,11 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
         connection.execute(sql.COUNTED.format(pairs=_pairs(tables, "pool")))
         cell_rows = connection.sql(sql.CELLS).to_arrow_table()
         if cell_rows.num_rows:
-            names = cell_rows["tenant"].combine_chunks().dictionary_encode()
-            cells = _cells(cell_rows, names)
-            total = int(cells.candidates.sum())
-            chosen = stratify(cells, settings.max_pairs or total)
-            _plan(connection, cell_rows, cells, chosen, names.dictionary.to_pylist())
+            tenants = cell_rows["tenant"].combine_chunks().dictionary_encode()
+            cells = _cells(cell_rows, tenants)
+            n_candidates = int(cells.candidates.sum())
+            planned_strata = stratify(cells, settings.max_pairs or n_candidates)
+            _plan(connection, cell_rows, cells, planned_strata, tenants.dictionary.to_pylist())
             _write(
                 connection,
                 output,
@@ -51,24 +51,25 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
                 seed,
                 settings,
             )
-            n_sampled = sum(stratum.sampled for stratum in chosen)
-            dropped = {"not in the sample": total - n_sampled} if total > n_sampled else {}
+            n_sampled = sum(stratum.sampled for stratum in planned_strata)
+            dropped = {"not in the sample": n_candidates - n_sampled} if n_candidates > n_sampled else {}
             output.count(
-                FunnelStep("review_sample", "candidates of sampled queries", total, "pairs", n_sampled, dropped)
+                FunnelStep("review_sample", "candidates of sampled queries", n_candidates, "pairs", n_sampled, dropped)
             )
-            queries = connection.sql("SELECT count(*) FROM chosen").fetchall()
-            output.facts["queries"] = int(queries[0][0])
+            query_counts = connection.sql("SELECT count(*) FROM chosen").fetchall()
+            output.facts["queries"] = int(query_counts[0][0])
 
 
 def _pairs(tables: Tables, pool: str) -> str:
-    """SQL of the pool's pairs, or a part of them, with the columns that define strata."""
+    """Build the SQL of the pool's pairs, or a part of them, with the columns that define strata."""
     if "unjudged" not in tables:
         return sql.PAIRS.format(pool=pool, probability="v.probability", unjudged="")
-    joined = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
-    return sql.PAIRS.format(pool=pool, probability="coalesce(v.probability, u.probability)", unjudged=joined)
+    join = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
+    return sql.PAIRS.format(pool=pool, probability="coalesce(v.probability, u.probability)", unjudged=join)
 
 
 def _cells(cell_rows: pa.Table, tenants: pa.DictionaryArray) -> Cells:
+    """Convert rows of the query `CELLS` to arrays."""
     numbers = {name: cell_rows[name].to_numpy().astype(np.int64) for name in cell_rows.column_names if name != "tenant"}
     return Cells(tenant=tenants.indices.to_numpy().astype(np.int64), **numbers)
 
@@ -77,15 +78,15 @@ def _plan(
     connection: duckdb.DuckDBPyConnection, cell_rows: pa.Table, cells: Cells, chosen: list[Stratum], tenants: list[str]
 ) -> None:
     """Create the tables `cells` (with strata), `strata` and `planned`."""
-    number = np.empty(cell_rows.num_rows, np.int64)
+    stratum_numbers = np.empty(cell_rows.num_rows, np.int64)
     for stratum_number, stratum in enumerate(chosen):
-        number[stratum.cells] = stratum_number
+        stratum_numbers[stratum.cells] = stratum_number
     columns = {
         "number": list(range(len(chosen))),
         "stratum": [_name(stratum_number, stratum, cells, tenants) for stratum_number, stratum in enumerate(chosen)],
         "sampled": pa.array([stratum.sampled for stratum in chosen], pa.int64()),
     }
-    connection.register("numbered", cell_rows.append_column("number", pa.array(number)))
+    connection.register("numbered", cell_rows.append_column("number", pa.array(stratum_numbers)))
     connection.register("named", pa.table(columns))
     connection.execute("CREATE TEMP TABLE cells AS FROM numbered")
     connection.execute("CREATE TEMP TABLE strata AS FROM named")
@@ -93,17 +94,18 @@ def _plan(
 
 
 def _name(number: int, stratum: Stratum, cells: Cells, tenants: list[str]) -> str:
-    """Readable name of a stratum; its number makes it unique."""
+    """Build the readable name of a stratum; its number makes it unique."""
     tenant = "several tenants" if stratum.tenant is None else tenants[stratum.tenant]
     probabilities = cells.permille[stratum.cells][cells.permille[stratum.cells] >= 0] / 1000
     band = f", {probabilities.min():.3f} to {probabilities.max():.3f}" if len(probabilities) else ""
-    who = sorted({strata.FOUND[found_by] for found_by in cells.found_by[stratum.cells]})
-    return f"{number:03d} {tenant}: {strata.VERDICTS[stratum.verdict]}{band}, found by {' or '.join(who)}"
+    retriever_counts = sorted({strata.FOUND[found_by] for found_by in cells.found_by[stratum.cells]})
+    return f"{number:03d} {tenant}: {strata.VERDICTS[stratum.verdict]}{band}, found by {' or '.join(retriever_counts)}"
 
 
 def _write(
     connection: duckdb.DuckDBPyConnection, output: Output, pairs: str, seed: int, settings: ReviewSettings
 ) -> None:
+    """Draw the planned pairs, and write the sample and its strata."""
     connection.execute(sql.DRAWN.format(pairs=pairs), {"seed": str(seed)})
     for rows in pieces(connection, sql.SAMPLE, {"seed": str(seed), "shared": settings.overlap_share}, PART_ROWS):
         output.write("review_sample", REVIEW_SAMPLE.rows(dict(zip(rows.column_names, rows.columns, strict=True))))

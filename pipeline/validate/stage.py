@@ -41,7 +41,7 @@ def disagreements(tables: Tables) -> pa.Table:
     """Rows of `disagreements`, highest weight first.
 
     Args:
-        tables: `reviews`, `review_sample`, `review_strata` and `verdicts`.
+        tables: must contain `reviews`, `review_sample`, `review_strata` and `verdicts`.
     """
     rows = tables.sql(DIFFERENT)
     return DISAGREEMENTS.rows(dict(zip(rows.column_names, rows.columns, strict=True)))
@@ -70,11 +70,11 @@ def validate(
     nothing is written.
 
     Args:
-        tables: `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
-        output: `validation`, `reviewer_agreement` and `disagreements`.
+        tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
+        output: receives `validation`, `reviewer_agreement` and `disagreements`.
         settings: number of resamples.
-        thresholds: of the judge, by tenant.
-        seed: of the intervals and folds.
+        thresholds: the judge's threshold of each tenant.
+        seed: random seed of the intervals and folds.
     """
     if not tables.rows("review_strata"):
         return
@@ -129,9 +129,9 @@ def reviewer_agreement(tables: Tables, resamples: int, seed: int) -> pa.Table:
     """Rows of `reviewer_agreement`: every two reviewers with common pairs, then all reviewers.
 
     Args:
-        tables: `reviews`.
-        resamples: of the queries, for each interval.
-        seed: of the resampling.
+        tables: must contain `reviews`.
+        resamples: number of resamples of the queries, for each interval.
+        seed: random seed of the resampling.
     """
     rows = [*_each_two(tables, resamples, seed), *_all(tables, resamples, seed)]
     return pa.Table.from_pylist(rows, schema=REVIEWER_AGREEMENT.schema)

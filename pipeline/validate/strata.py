@@ -12,23 +12,24 @@ _Floats = NDArray[np.float64]
 
 
 def allocate(total: int, shares: _Floats, capacity: _Counts) -> _Counts:
-    """Integers proportional to `shares`, at most `capacity`, that sum to `total` (or to the total capacity).
+    """Divide `total` into integers proportional to `shares`, at most `capacity`, that sum to `total` (or to the total
+    capacity).
 
     Excess over a capacity is redistributed; remainders go to the largest fractions, ties to the first.
 
     Args:
-        total: >= 0.
-        shares: >= 0, shape (n,); a zero share gets something only after the others are full.
-        capacity: >= 0, shape (n,).
+        total: number to divide, >= 0.
+        shares: relative shares, >= 0, shape (n,); a zero share gets something only after the others are full.
+        capacity: maximum of each integer, >= 0, shape (n,).
     """
     n_remaining = min(total, int(capacity.sum()))
     allotted = np.zeros(len(capacity), np.int64)
     while n_remaining:
         room = capacity - allotted
-        wish = np.where(room > 0, shares, 0.0)
-        if not wish.sum():
-            wish = (room > 0).astype(np.float64)
-        quota = n_remaining * wish / wish.sum()
+        open_shares = np.where(room > 0, shares, 0.0)
+        if not open_shares.sum():
+            open_shares = (room > 0).astype(np.float64)
+        quota = n_remaining * open_shares / open_shares.sum()
         if (quota > room).any():
             allotted = np.where(quota >= room, capacity, allotted)
         else:
@@ -38,6 +39,7 @@ def allocate(total: int, shares: _Floats, capacity: _Counts) -> _Counts:
 
 
 def _round_to_total(quota: _Floats, total: int) -> _Counts:
+    """Round a quota to integers that sum to `total`: the largest fractions are rounded up."""
     floors = np.floor(quota).astype(np.int64)
     n_remaining = total - int(floors.sum())
     floors[np.argsort(floors - quota, kind="stable")[:n_remaining]] += 1
@@ -49,8 +51,11 @@ MIN_PER_STRATUM = 5
 MIN_PER_TENANT = 20
 """Minimum sampled pairs of a tenant; smaller tenants share strata."""
 MAX_BANDS = 4
+"""Maximum number of probability bands per verdict; more give strata too small for a sample."""
 VERDICTS = ("relevant", "not relevant", "unreadable", "unjudged")
+"""The judge's verdicts; SQL and `Cells` refer to them by index."""
 FOUND = ("one", "several")
+"""Number of retrievers that found a pair; `Cells` refers to it by index."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,14 @@ class Cells:
 
 @dataclass(frozen=True)
 class Stratum:
-    """Cells sampled together, and the number of sampled pairs; tenant None: shared by several."""
+    """Cells that are sampled together.
+
+    Attributes:
+        tenant: index of the tenant; None: shared by several tenants.
+        verdict: index in `VERDICTS`.
+        cells: indices of the cells.
+        sampled: number of pairs to sample from them.
+    """
 
     tenant: int | None
     verdict: int
@@ -97,32 +109,39 @@ def stratify(cells: Cells, pairs: int) -> list[Stratum]:
       where judges err; still, most pairs go to the large far bands, where one missed positive represents many.
 
     Args:
-        cells: all cells.
+        cells: all cells of the run.
         pairs: size of the sample; less if the sampled queries have fewer.
     """
     strata: list[Stratum] = []
     for tenant, rows, budget in _tenants(cells, pairs):
         for verdict, share in _verdicts(cells, rows, budget):
-            of_verdict = rows[cells.verdict[rows] == verdict]
-            strata += [Stratum(tenant, verdict, own, n) for own, n in _bands(cells, of_verdict, share)]
+            verdict_rows = rows[cells.verdict[rows] == verdict]
+            strata += [
+                Stratum(tenant, verdict, stratum_rows, n_sampled)
+                for stratum_rows, n_sampled in _bands(cells, verdict_rows, share)
+            ]
     return strata
 
 
 def _tenants(cells: Cells, pairs: int) -> list[tuple[int | None, _Counts, int]]:
-    """Each tenant, and small tenants together (None), with their cells and sample sizes."""
+    """Allocate the sample to tenants: each tenant, and small tenants together (None), with their cells and sample
+    sizes.
+    """
     size = np.bincount(cells.tenant, cells.pairs)
     quota = allocate(pairs, np.sqrt(size), np.bincount(cells.tenant, cells.candidates).astype(np.int64))
-    small = quota < MIN_PER_TENANT
-    if small.sum() == 1:
-        small[:] = False
-    alone = [
-        (int(tenant), np.flatnonzero(cells.tenant == tenant), int(quota[tenant])) for tenant in np.flatnonzero(~small)
+    is_small = quota < MIN_PER_TENANT
+    if is_small.sum() == 1:
+        is_small[:] = False  # a single small tenant has none to share strata with
+    large_tenants = [
+        (int(tenant), np.flatnonzero(cells.tenant == tenant), int(quota[tenant]))
+        for tenant in np.flatnonzero(~is_small)
     ]
-    together = np.flatnonzero(small[cells.tenant])
-    return [*alone, *([(None, together, int(quota[small].sum()))] if len(together) else [])]
+    shared_rows = np.flatnonzero(is_small[cells.tenant])
+    return [*large_tenants, *([(None, shared_rows, int(quota[is_small].sum()))] if len(shared_rows) else [])]
 
 
 def _verdicts(cells: Cells, rows: _Counts, budget: int) -> list[tuple[int, int]]:
+    """Allocate a tenant's sample to verdicts: half to the judge's positives, the rest by the square root of size."""
     shape = {"minlength": len(VERDICTS)}
     size = np.bincount(cells.verdict[rows], cells.pairs[rows], **shape)
     capacity = np.bincount(cells.verdict[rows], cells.candidates[rows], **shape).astype(np.int64)
@@ -133,37 +152,39 @@ def _verdicts(cells: Cells, rows: _Counts, budget: int) -> list[tuple[int, int]]
 
 
 def _bands(cells: Cells, rows: _Counts, budget: int) -> list[tuple[_Counts, int]]:
-    """Strata of one verdict (cells, sample size), nearest to the threshold first."""
+    """Form the strata of one verdict (cells, sample size), nearest to the threshold first."""
     band = _band(cells, rows, int(np.clip(budget // (2 * len(FOUND) * MIN_PER_STRATUM), 1, MAX_BANDS)))
     key = band * len(FOUND) + cells.found_by[rows]
     strata = [(set(band[key == band_key]), rows[key == band_key]) for band_key in np.unique(key)]
     while True:
-        size = np.array([cells.pairs[own].sum() for _, own in strata])
-        capacity = np.array([cells.candidates[own].sum() for _, own in strata])
-        drawn = allocate(budget, np.sqrt(size), capacity)
-        poorest = int(drawn.argmin())
-        if drawn[poorest] >= MIN_PER_STRATUM or len(strata) == 1:
-            return [(own, int(n)) for (_, own), n in zip(strata, drawn, strict=True)]
-        _merge(strata, poorest, drawn)
+        size = np.array([cells.pairs[stratum_rows].sum() for _, stratum_rows in strata])
+        capacity = np.array([cells.candidates[stratum_rows].sum() for _, stratum_rows in strata])
+        allotted = allocate(budget, np.sqrt(size), capacity)
+        smallest = int(allotted.argmin())
+        if allotted[smallest] >= MIN_PER_STRATUM or len(strata) == 1:
+            return [
+                (stratum_rows, int(n_sampled)) for (_, stratum_rows), n_sampled in zip(strata, allotted, strict=True)
+            ]
+        _merge(strata, smallest, allotted)
 
 
 def _merge(strata: list[tuple[set[int], _Counts]], position: int, drawn: _Counts) -> None:
     """Merge a stratum into an adjacent one: preferably of the same band, else the smaller one."""
     bands, cells = strata[position]
-    beside = [other for other in (position - 1, position + 1) if 0 <= other < len(strata)]
-    other = min(beside, key=lambda stratum: (not bands & strata[stratum][0], drawn[stratum]))
+    adjacent = [other for other in (position - 1, position + 1) if 0 <= other < len(strata)]
+    other = min(adjacent, key=lambda candidate: (not bands & strata[candidate][0], drawn[candidate]))
     strata[other] = (bands | strata[other][0], np.sort(np.concatenate([strata[other][1], cells])))
     del strata[position]
 
 
 def _band(cells: Cells, rows: _Counts, bands: int) -> _Counts:
-    """Band of each cell, 0 nearest to the threshold; each band is as large as all nearer ones, and equal values stay
-    together.
+    """Compute the band of each cell, 0 nearest to the threshold; each band is as large as all nearer ones, and equal
+    values stay together.
     """
-    far = cells.permille[rows] if VERDICTS[cells.verdict[rows[0]]] == "relevant" else -cells.permille[rows]
-    far = np.where(cells.permille[rows] < 0, np.iinfo(np.int64).max, far)
-    values, band_index = np.unique(far, return_inverse=True)
+    distance = cells.permille[rows] if VERDICTS[cells.verdict[rows[0]]] == "relevant" else -cells.permille[rows]
+    distance = np.where(cells.permille[rows] < 0, np.iinfo(np.int64).max, distance)
+    values, band_index = np.unique(distance, return_inverse=True)
     size = np.bincount(band_index, cells.pairs[rows], minlength=len(values))
-    middle = (np.cumsum(size) - size / 2) / size.sum()
+    mid_share = (np.cumsum(size) - size / 2) / size.sum()
     edges = 0.5 ** np.arange(bands - 1, 0, -1)
-    return np.asarray(np.searchsorted(edges, middle)[band_index], np.int64)
+    return np.asarray(np.searchsorted(edges, mid_share)[band_index], np.int64)

@@ -1,4 +1,4 @@
-"""Reading and writing of runs: a folder (or `s3://` prefix) with manifests and table parts.
+"""Read and write runs. A run is a folder (or `s3://` prefix) with manifests and table parts.
 
     RUN/settings.yaml                 the settings in force
     RUN/manifests/<stage>.json        written last: a manifest means that the stage is complete
@@ -6,9 +6,8 @@
     RUN/progress/<stage>/<key>.state  what an unfinished unit needs to continue
     RUN/tables/<table>/*.parquet      the parts, named by stage, number and content
 
-Parts are immutable: other content gets another name, so while a stage is rebuilt its finished tables stay readable
-until
-the new manifest is written. The same inputs give the same bytes, whether or not a run was killed on the way.
+Parts are immutable: their names contain a hash of their content. While a stage is rebuilt, its previous tables stay
+readable until the new manifest is written. The same inputs give the same bytes, even if the run was killed in between.
 """
 
 from darklode.pipeline.base.artifacts.output import Output, State, Unit

@@ -1,4 +1,4 @@
-"""JSON files with a checksum: the last key is the sha256 of everything before it.
+"""JSON files with a checksum: the last key is the SHA-256 of all bytes before it.
 
 Atomic writes rule out half-written files; the checksum detects manifests and records that were edited, restored in
 part or damaged on disk, before their facts are trusted.
@@ -15,17 +15,17 @@ _CHECKSUM = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\Z')
 
 
 def dump_checksummed(content: Mapping[str, Any]) -> bytes:
-    """Serialize a mapping with its checksum."""
+    """Serialize a mapping to JSON and append its checksum as the last key."""
     text = json.dumps({**content, KEY: ""}, indent=1, ensure_ascii=False).encode()
-    before = text[: -len(b'"sha256": ""\n}')]
-    return before + f'"{KEY}": "{hashlib.sha256(before).hexdigest()}"\n}}'.encode()
+    signed_bytes = text[: -len(b'"sha256": ""\n}')]
+    return signed_bytes + f'"{KEY}": "{hashlib.sha256(signed_bytes).hexdigest()}"\n}}'.encode()
 
 
 def load_checksummed(data: bytes) -> dict[str, Any]:
-    """Parse and verify; files of earlier versions, without checksum, are accepted.
+    """Parse JSON and verify its checksum. Files of earlier versions, which have no checksum, are accepted.
 
     Raises:
-        ValueError: it is not a JSON object, or its checksum differs.
+        ValueError: the data is not a JSON object, or the checksum is wrong or malformed.
     """
     content = json.loads(data)
     if not isinstance(content, dict):

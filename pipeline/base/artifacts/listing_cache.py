@@ -51,13 +51,16 @@ class ListingCache:
         return name.startswith(MANIFESTS) or name in SINGLE
 
     def record_write(self, name: str, data: bytes | memoryview) -> None:
+        """Update the cache after a file was written; its modification time is unknown until the next listing."""
         top = name.partition("/")[0]
         if top in self.stamps:
             self.stamps[top][name] = len(data), 0
         if self.has_bytes(name):
-            self.files[name], self._written_at[name] = bytes(data), time.monotonic()
+            self.files[name] = bytes(data)
+            self._written_at[name] = time.monotonic()
 
     def mark_deleted(self, name: str) -> None:
+        """Remove a deleted file from the cache."""
         self.stamps.get(name.partition("/")[0], {}).pop(name, None)
         self.files.pop(name, None)
 
@@ -73,7 +76,12 @@ class ListingCache:
         self._shared_folders.add(top)
 
     def load_manifests(self, merged: bytes | None, now: Stamps) -> None:
-        """Use the entries of `manifests.json` whose files have not changed since it was written."""
+        """Cache the manifests in `manifests.json` whose own files have not changed since it was written.
+
+        Args:
+            merged: content of `manifests.json`; None if it does not exist. Invalid content is ignored.
+            now: size and modification time of the manifest files, from a fresh listing.
+        """
         try:
             listing = load_checksummed(merged or b"{}")
             for name, (size, changed, text) in listing.items():
@@ -84,7 +92,7 @@ class ListingCache:
         self.files |= self._merged
 
     def manifests(self) -> dict[str, bytes]:
-        """The cached manifests."""
+        """Content of the cached manifests by file name."""
         return {name: data for name, data in self.files.items() if name.startswith(MANIFESTS) and data is not None}
 
     @property
@@ -93,8 +101,13 @@ class ListingCache:
         return self.manifests() != self._merged
 
     def merge(self, now: Stamps) -> bytes:
-        """The new `manifests.json`: manifests that match the listing and were not written just now."""
-        settled_before, stamps = time.monotonic() - SETTLE_SECONDS, self.stamps.get("manifests", {})
+        """Serialize `manifests.json`.
+
+        It has the cached manifests that match a fresh listing `now`. Manifests written within the last
+        `SETTLE_SECONDS` are left out: a later write might not be noticed.
+        """
+        settled_before = time.monotonic() - SETTLE_SECONDS
+        stamps = self.stamps.get("manifests", {})
         entries: Mapping[str, object] = {
             name: [*now[name], data.decode()]
             for name, data in sorted(self.manifests().items())

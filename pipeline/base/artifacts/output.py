@@ -1,4 +1,4 @@
-"""Output of a stage: table parts, rejects and funnel steps, in resumable units."""
+"""Output of a stage: table parts, rejects (dropped rows) and funnel steps, written in resumable units of work."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -41,7 +41,7 @@ from darklode.schemas.tables import REJECTS, TABLES
 Report = Callable[[int, int | None, str], None]
 
 PART_ROWS = 1 << 18
-"""Rows per part if a stage streams them: some ten megabytes."""
+"""Rows per part if a stage streams its rows; such parts have some ten megabytes."""
 
 RESULT_ROWS = 1 << 19
 """Rows per part for results of DuckDB queries, which hold ids and numbers but no texts."""
@@ -52,11 +52,13 @@ PAYLOAD_CHARACTERS = 500
 
 @dataclass
 class Unit:
-    """A piece of a stage's work, recorded once all its parts are on disk.
+    """A unit of a stage's work, such as one day; it is recorded once all its parts are on disk.
 
-    `done` is true if the unit was finished before, by a killed run of the stage or by its last complete run with the
-    same
-    basis. Then nothing is left to do, and `facts` hold what was recorded.
+    Attributes:
+        done: the unit was finished before, by a killed or by the last complete run of the stage, with the same basis.
+            Then the stage must not write its parts again.
+        parts: parts that the unit wrote, by table.
+        facts: values that the stage recorded for the unit; restored if `done`.
     """
 
     done: bool
@@ -66,13 +68,13 @@ class Unit:
 
 @dataclass(frozen=True)
 class State:
-    """Saved state of an unfinished unit; deleted with the progress records."""
+    """Saved state of an unfinished unit, from which it continues after a kill; deleted when the stage is complete."""
 
     store: Store
     name: str
 
     def read(self) -> bytes | None:
-        """The last saved state; None if there is none."""
+        """Read the last saved state; None if there is none."""
         return self.store.read(self.name)
 
     def write(self, data: bytes) -> None:
@@ -86,8 +88,8 @@ class Output:
     Args:
         store: files of the run.
         plan: the stage and its inputs.
-        before: the stage's last complete run; its units are reused if their basis is the same.
-        report: progress callback with (done, total or None, note).
+        before: manifest of the stage's last complete run; its units are reused if their basis is the same.
+        report: progress callback; receives done, total (None if unknown) and a note.
     """
 
     def __init__(self, store: Store, plan: Plan, before: Manifest | None, report: Report) -> None:
@@ -147,8 +149,8 @@ class Output:
         """
 
         packings = {
-            name: Packing(self._part_adder(table, name), group_rows=GROUP_ROWS, file_bytes=FILE_BYTES)
-            for name in partitions
+            partition: Packing(self._part_adder(table, partition), group_rows=GROUP_ROWS, file_bytes=FILE_BYTES)
+            for partition in partitions
         }
 
         def add_rows(rows: pa.Table, partition: str) -> None:
@@ -188,6 +190,7 @@ class Output:
         packing.close()
 
     def _part_adder(self, table: str, partition: str) -> Callable[..., Part]:
+        """Callback for `Packing` that adds finished files to a table and partition."""
         return partial(self._add, table, partition=partition)
 
     def write_answer(
@@ -201,10 +204,10 @@ class Output:
         """Write the result of an ordered query in parts of `RESULT_ROWS` rows.
 
         Args:
-            table: one that the stage declares; the result has its columns in order.
-            connection: has the tables of the query.
-            query: SQL with ORDER BY.
-            parameters: of the query.
+            table: table that the stage declares; the query must return its columns, in order.
+            connection: DuckDB connection with the tables of the query.
+            query: SQL with ORDER BY; without it, parts would differ from run to run.
+            parameters: values of the query's parameters.
             partition: as for `write`.
         """
         with self.row_group_writer(table, RESULT_ROWS, partition) as write_rows:
@@ -212,9 +215,9 @@ class Output:
                 write_rows(rows.cast(TABLES[table].schema))
 
     def previous_tables(self, *tables: str) -> Tables | None:
-        """The output of the stage's last complete run, whatever its inputs were.
+        """Output of the stage's last complete run, even if its inputs were different.
 
-        None if it is missing or damaged, or was written with other columns by an earlier version.
+        None if it is missing or damaged, or if an earlier version wrote it with other columns.
         """
         if self._before is None:
             return None
@@ -229,7 +232,7 @@ class Output:
         return self._before.facts if self._before else {}
 
     def reuse_part(self, table: str, part: Part) -> None:
-        """Take over a part of the stage's last complete run, in a partitioned table."""
+        """List a part of the stage's last complete run in this run's output, without copying it."""
         self._numbers[_folder(table, partition_of(part.file))] += 1
         self.parts[table].append(part)
 
@@ -239,15 +242,15 @@ class Output:
         reject_columns = {"stage": pa.repeat(stage, length), "table": pa.repeat(table, length)}
         rows = REJECTS.rows(reject_columns | columns)
         payload_index = rows.schema.get_field_index("payload")
-        cut = pc.utf8_slice_codeunits(rows["payload"], 0, PAYLOAD_CHARACTERS)
-        self.write(REJECTS.name, rows.set_column(payload_index, rows.schema.field(payload_index), cut))
+        payloads = pc.utf8_slice_codeunits(rows["payload"], 0, PAYLOAD_CHARACTERS)
+        self.write(REJECTS.name, rows.set_column(payload_index, rows.schema.field(payload_index), payloads))
 
     def rows(self, table: str) -> int:
-        """Rows of a table written so far, including its patch."""
+        """Number of rows written to a table so far, with its patch (changed and removed rows) applied."""
         return self.current_tables(table).rows(table)
 
     def current_tables(self, table: str) -> Tables:
-        """A table as written so far, for reading."""
+        """Open the parts of a table that were written so far."""
         return Tables(self._store, {name: list(self.parts[name]) for name in TABLES[table].files})
 
     def count(self, step: FunnelStep) -> None:
@@ -259,33 +262,33 @@ class Output:
         self._report(done, total, note)
 
     def unit_key(self, name: str, basis: str) -> str:
-        """The key of the unit with this name and basis."""
+        """Key of a unit, a hash; see `unit`. Settings that cannot change a row are not part of it."""
         plan = self._plan
         return key_of(SCHEMA_VERSION, plan.stage.name, plan.stage.version, plan.shaping, name, basis)
 
     def is_done(self, name: str, basis: str) -> bool:
         """Whether `unit` will find this work done, for stages that need to know before opening the first unit."""
-        raw = self._find_record(self.unit_key(name, basis))
-        return raw is not None and all(
-            self._intact.is_sound(Part(**part)) for parts in raw["parts"].values() for part in parts
+        record = self._find_record(self.unit_key(name, basis))
+        return record is not None and all(
+            self._intact.is_sound(Part(**part)) for parts in record["parts"].values() for part in parts
         )
 
     def is_recorded(self, name: str, basis: str) -> bool:
-        """The same by the record alone, without verifying parts, which could be damaged."""
+        """Whether a record of the unit exists; unlike `is_done`, does not verify its parts, which could be damaged."""
         return self._find_record(self.unit_key(name, basis)) is not None
 
     def state(self, name: str, basis: str) -> State:
-        """The saved state of the unit with this name and basis."""
+        """Saved state of a unit, see `State`; other settings or another basis have another state."""
         return State(self._store, f"progress/{self._plan.stage.name}/{self.unit_key(name, basis)}.state")
 
     @contextmanager
     def unit(self, name: str, basis: str) -> Iterator[Unit]:
-        """A unit of work that is skipped while its basis is unchanged: check `done`, then write its parts inside the
-        block.
+        """Open a unit of work. If the unit is not `done`, write its parts inside the block.
 
         Args:
-            name: unique within the stage.
-            basis: hash of everything the unit depends on, besides stage, version and settings.
+            name: name of the unit, unique within the stage.
+            basis: hash of everything the unit depends on, besides stage, version and settings. If something is
+                missing in it, outdated parts are reused.
         """
         key = self.unit_key(name, basis)
         previous_unit = self._find(key)
@@ -375,7 +378,7 @@ def _folder(table: str, partition: str) -> str:
 
 
 def parse_unit_record(data: bytes) -> Mapping[str, Any] | None:
-    """The record of a finished unit; None if damaged, so that the unit is computed again."""
+    """Parse the record of a finished unit; None if it is damaged, so that the unit is computed again."""
     try:
         record = load_checksummed(data)
     except ValueError:
@@ -384,4 +387,4 @@ def parse_unit_record(data: bytes) -> Mapping[str, Any] | None:
 
 
 def _as_dicts(parts: dict[str, list[Part]]) -> dict[str, list[dict[str, Any]]]:
-    return {table: [asdict(part) for part in of_table] for table, of_table in parts.items()}
+    return {table: [asdict(part) for part in table_parts] for table, table_parts in parts.items()}

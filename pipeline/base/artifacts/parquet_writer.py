@@ -1,4 +1,4 @@
-"""Streaming rows into Parquet files: memory is bounded by a row group and a file's bytes."""
+"""Stream rows into Parquet files. Memory is bounded by one row group plus the bytes of one file."""
 
 from typing import Protocol
 
@@ -7,20 +7,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 FILE_BYTES = 64 << 20
-"""Size at which a file for trainers is closed: 64 to 70 MB."""
+"""Size at which a file for trainers is closed; the last row group makes it at most about 70 MB."""
 
 GROUP_ROWS = 4096
-"""Rows per row group for trainers, which is what a reader holds in memory."""
+"""Rows per row group in files for trainers; small, because a reader holds a whole row group in memory."""
 
 TABLE_GROUP_ROWS = 1 << 16
 """Rows per row group in all other tables."""
 
 DAY_COLUMNS = ("date", "timestamp")
-"""Columns that give the day of a row."""
+"""Columns that can give the day of a row; the first one that exists is used."""
 
 
 class Add(Protocol):
-    """Receives a finished file: bytes, rows, and the first day if the rows have one."""
+    """Callback for a finished file: its bytes, its number of rows, and its first ISO date if the rows have dates."""
 
     def __call__(self, data: memoryview, rows: int, *, day: str | None) -> object: ...
 
@@ -54,28 +54,29 @@ class Packing:
     def write(self, rows: pa.Table) -> None:
         """Add rows; an incomplete row group is buffered."""
         self._buffered.append(rows)
-        if sum(rows.num_rows for rows in self._buffered) < self._target_rows:
+        if sum(table.num_rows for table in self._buffered) < self._target_rows:
             return
         buffered_rows = pa.concat_tables(self._buffered)
         while buffered_rows.num_rows >= (n_rows := self._target_rows):
-            self._group(buffered_rows.slice(0, n_rows))
+            self._write_group(buffered_rows.slice(0, n_rows))
             buffered_rows = buffered_rows.slice(n_rows)
         self._buffered = [buffered_rows] if buffered_rows.num_rows else []
 
     def close(self) -> None:
         """Write the buffered rows."""
-        remaining = [rows for rows in self._buffered if rows.num_rows]
+        remaining = [table for table in self._buffered if table.num_rows]
         self._buffered = []
         if remaining:
-            self._group(pa.concat_tables(remaining))
-        self._end()
+            self._write_group(pa.concat_tables(remaining))
+        self._close_file()
 
     @property
     def _target_rows(self) -> int:
         """Rows of the next row group."""
         return min(self._group_rows, (self._file_rows or self._rows + self._group_rows) - self._rows)
 
-    def _group(self, rows: pa.Table) -> None:
+    def _write_group(self, rows: pa.Table) -> None:
+        """Write rows as one row group; closes the file if it is full."""
         if self._writer is None:
             self._sink = pa.BufferOutputStream()
             self._writer = pq.ParquetWriter(self._sink, rows.schema, compression="zstd", write_page_checksum=True)
@@ -83,21 +84,26 @@ class Packing:
         self._rows += rows.num_rows
         self._days |= {day for day in [first_day(rows)] if day}
         assert self._sink is not None
-        full = self._file_bytes is not None and self._sink.tell() >= self._file_bytes
-        if full or self._rows == self._file_rows:
-            self._end()
+        reached_size = self._file_bytes is not None and self._sink.tell() >= self._file_bytes
+        if reached_size or self._rows == self._file_rows:
+            self._close_file()
 
-    def _end(self) -> None:
+    def _close_file(self) -> None:
+        """Finish the open file, if any, and pass it to the callback."""
         if self._writer is None or self._sink is None:
             return
         self._writer.close()
-        data, rows, day = memoryview(self._sink.getvalue()), self._rows, min(self._days, default=None)
-        self._writer, self._sink, self._rows, self._days = None, None, 0, set()
+        data = memoryview(self._sink.getvalue())
+        rows = self._rows
+        day = min(self._days, default=None)
+        self._writer, self._sink = None, None
+        self._rows = 0
+        self._days = set()
         self._add(data, rows, day=day)
 
 
 def encode(rows: pa.Table) -> memoryview:
-    """A table as one Parquet file, also if empty; the same rows give the same bytes."""
+    """Encode a table, possibly empty, as one Parquet file. The same rows give the same bytes."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, compression="zstd", write_page_checksum=True) as writer:
         for start in range(0, max(rows.num_rows, 1), TABLE_GROUP_ROWS):
@@ -107,7 +113,7 @@ def encode(rows: pa.Table) -> memoryview:
 
 
 def first_day(rows: pa.Table) -> str | None:
-    """First day of some rows; it lets readers find a day's parts without opening them."""
-    dated = [name for name in DAY_COLUMNS if name in rows.column_names]
-    first = pc.min(rows[dated[0]]).as_py() if dated else None
-    return first.isoformat()[: len("2026-03-01")] if first else None
+    """Earliest ISO date of the rows, None without dates; it lets readers find a day's parts without opening them."""
+    day_columns = [name for name in DAY_COLUMNS if name in rows.column_names]
+    earliest = pc.min(rows[day_columns[0]]).as_py() if day_columns else None
+    return earliest.isoformat()[: len("2026-03-01")] if earliest else None

@@ -27,17 +27,19 @@ from darklode.pipeline.base.artifacts.temporary_files import new_lease
 from darklode.pipeline.base.errors import ArtifactError, EverythingDropped
 
 SOFTWARE = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")
+"""Packages whose versions are recorded in manifests."""
+
 FAILURE = "failure"
-"""The fact of a stage that dropped every row."""
+"""Key of the fact that a stage records if it dropped every row; its value is the error message."""
 
 
-@cache  # a process keeps what it has loaded; reading it anew takes as long as a small stage
+@cache  # installed versions do not change during a process, and reading them takes as long as a small stage
 def _software() -> dict[str, str]:
     return {name: version(name) for name in SOFTWARE}
 
 
 def no_progress(_done: int, _total: int | None, _note: str) -> None:
-    """Ignore progress."""
+    """Progress callback that does nothing."""
 
 
 class Run:
@@ -66,10 +68,10 @@ class Run:
                 yield
             return
         self.store.prepare()
-        guard = FileLock(self.store.local / LOCK, timeout=0)
+        run_lock = FileLock(self.store.local / LOCK, timeout=0)
         try:
             with explain_write_errors(self.store.local / LOCK):
-                guard.acquire()
+                run_lock.acquire()
         except Timeout as error:
             message = f"another process is writing to {self.store.url}; wait for it or choose another --out"
             raise ArtifactError(message) from error
@@ -77,7 +79,7 @@ class Run:
             with self.store.hold_lease(new_lease()):
                 yield
         finally:
-            guard.release()
+            run_lock.release()
 
     def manifests(self) -> dict[str, Manifest]:
         """Manifests of all complete stages, by stage.
@@ -116,8 +118,8 @@ class Run:
         parts = self.parts()
         missing = [name for name in names if name not in parts]
         if missing:
-            names_missing = ", ".join(missing)
-            raise ArtifactError(f"{self.store.url} has no table {names_missing} yet; run its command to completion")
+            missing_names = ", ".join(missing)
+            raise ArtifactError(f"{self.store.url} has no table {missing_names} yet; run its command to completion")
         return Tables(self.store, select_tables(parts, *names) if names else parts)
 
     def plan(
@@ -127,19 +129,19 @@ class Run:
         external: Mapping[str, str] | None = None,
         bounds: frozenset[str] = frozenset(),
     ) -> Plan:
-        """Compare a stage's inputs and settings with its manifest.
+        """Compare a stage's inputs and settings with its manifest, to decide whether the stage must run.
 
         Args:
-            stage: the stage.
-            settings: settings that it depends on, as plain values.
-            external: fingerprints of inputs that are not tables.
+            stage: the stage to plan.
+            settings: settings that the stage depends on, as plain values.
+            external: fingerprints of inputs that are not tables, such as files, by name.
             bounds: names of settings that only decide whether the stage fails.
         """
         parts = self.parts()
         inputs = dict(external or {}) | {name: content(parts, name) for name in stage.reads if name in parts}
-        now = fingerprint(stage, inputs, dict(settings))
-        reason = self._reason(stage, now, inputs, dict(settings))
-        return Plan(stage, now, inputs, dict(settings), reason, bounds)
+        stage_fingerprint = fingerprint(stage, inputs, dict(settings))
+        reason = self._redo_reason(stage, stage_fingerprint, inputs, dict(settings))
+        return Plan(stage, stage_fingerprint, inputs, dict(settings), reason, bounds)
 
     def manifest(self, stage: Stage) -> Manifest | None:
         """A stage's manifest, or None if it is not complete."""
@@ -147,17 +149,21 @@ class Run:
         data = self.store.read(name)
         return None if data is None else self._parse(name, data)
 
-    def _reason(self, stage: Stage, now: str, inputs: dict[str, str], settings: dict[str, Any]) -> str | None:
+    def _redo_reason(
+        self, stage: Stage, stage_fingerprint: str, inputs: dict[str, str], settings: dict[str, Any]
+    ) -> str | None:
+        """Why the stage must run, as shown to the user; None if it is up to date."""
         manifest = self.manifest(stage)
         if manifest is None:
             return "not run yet"
-        if manifest.fingerprint != now:
+        if manifest.fingerprint != stage_fingerprint:
             return difference(manifest, inputs, settings)
         if FAILURE in manifest.facts:
             return "it dropped every row"
         return self._damage_error(manifest)
 
     def _damage_error(self, manifest: Manifest) -> str | None:
+        """Message about the first damaged output file; None if all are intact."""
         for table, parts in manifest.outputs.items():
             for file in self._intact.find_damaged(table, parts):
                 return f"{file} is missing or damaged"
@@ -169,18 +175,19 @@ class Run:
         Raises:
             EverythingDropped: every row was dropped; the rejects are written, and the stage is not up to date.
         """
-        stage, began = plan.stage, time.perf_counter()
+        stage = plan.stage
+        start_time = time.perf_counter()
         self.store.mark_shared("progress")
-        before = self.manifest(stage)
-        output = Output(self.store, plan, before, report)
+        previous_manifest = self.manifest(stage)
+        output = Output(self.store, plan, previous_manifest, report)
         failure = None
         try:
-            work(self._read_by(stage), output)
-        except EverythingDropped as error:  # its rejects say why
+            work(self._open_inputs(stage), output)
+        except EverythingDropped as error:  # the manifest is written anyway: its rejects tell why rows were dropped
             failure = error
             output.facts[FAILURE] = str(error)
         outputs = output.close()
-        seconds = round(time.perf_counter() - began, 3)
+        seconds = round(time.perf_counter() - start_time, 3)
         manifest = Manifest(
             stage=stage.name,
             fingerprint=plan.fingerprint,
@@ -195,8 +202,8 @@ class Run:
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         name = f"manifests/{stage.name}.json"
-        now = self.store.read_now(name)
-        if (None if now is None else self._parse(name, now)) != before:
+        current_data = self.store.read_now(name)  # S3 has no lock: another process may have written meanwhile
+        if (None if current_data is None else self._parse(name, current_data)) != previous_manifest:
             message = f"another process has just finished {stage.name} in {self.store.url}; run the same command again"
             raise ArtifactError(message)
         self.store.write(name, manifest.to_json())
@@ -205,18 +212,19 @@ class Run:
             raise failure
         return manifest
 
-    def _read_by(self, stage: Stage) -> Tables:
+    def _open_inputs(self, stage: Stage) -> Tables:
+        """Open the tables that a stage reads, and those it consults as far as they exist."""
         parts = self.parts()
         names = [*stage.reads, *(name for name in stage.consults if name in parts)]
         return self.tables(*names) if names else Tables(self.store, {})
 
     def delete_old_parts(self, manifest: Manifest) -> None:
         """Delete parts of older or unfinished versions of a complete stage, and its progress records."""
-        own = parts_of(manifest.stage)
+        own_part = parts_of(manifest.stage)
         for table in self.store.folders("tables"):
             current_files = {part.file for part in manifest.outputs.get(table, [])}
             for name in self.store.sizes(f"tables/{table}", recursive=True):
-                if own.fullmatch(name.rpartition("/")[2]) and name not in current_files:
+                if own_part.fullmatch(name.rpartition("/")[2]) and name not in current_files:
                     self.store.delete(name)
         for name in self.store.sizes(f"progress/{manifest.stage}"):
             self.store.delete(name)

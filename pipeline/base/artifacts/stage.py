@@ -15,10 +15,14 @@ from darklode.schemas.table import SCHEMA_VERSION
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage's name, inputs and outputs. Increase `version` whenever the output changes for the same input.
+    """Declaration of a stage.
 
     Attributes:
-        consults: tables that are read but do not count as inputs: changes in them redo nothing.
+        name: unique name; manifests and parts are named after it.
+        version: to be increased whenever the output changes for the same input; otherwise runs keep the old output.
+        reads: input tables; the stage is redone if one of them changes.
+        writes: output tables.
+        consults: tables that are read but do not count as inputs: the stage is not redone if they change.
     """
 
     name: str
@@ -28,15 +32,20 @@ class Stage:
     consults: tuple[str, ...] = ()
 
     def reading(self, *tables: str) -> "Stage":
-        """The same stage with additional inputs."""
+        """A copy of the stage with additional input tables."""
         return replace(self, reads=tuple(dict.fromkeys((*self.reads, *tables))))
 
 
 @dataclass(frozen=True)
 class Part:
-    """One Parquet file of a table; `day` is the ISO date of its first rows, if they have one.
+    """One Parquet file of a table.
 
-    Records of older versions have no day.
+    Attributes:
+        file: path relative to the run.
+        rows: number of rows.
+        size: size in bytes.
+        sha256: hex digest of the file.
+        day: earliest ISO date of the rows; None without dates and in records of older versions.
     """
 
     file: str
@@ -48,7 +57,10 @@ class Part:
 
 @dataclass(frozen=True)
 class FunnelStep:
-    """Rows into and out of one step, and dropped rows by reason. For filters, the numbers add up."""
+    """Numbers of rows into and out of a step, and of dropped rows by reason.
+
+    If both units are the same (a filter), rows in must equal rows out plus dropped rows, else AssertionError.
+    """
 
     step: str
     unit_in: str
@@ -58,9 +70,9 @@ class FunnelStep:
     dropped: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        lost = self.rows_in - self.rows_out - sum(self.dropped.values())
-        if self.unit_in == self.unit_out and lost:
-            raise AssertionError(f"{self.step}: {lost} rows disappeared without a reason")
+        unexplained = self.rows_in - self.rows_out - sum(self.dropped.values())
+        if self.unit_in == self.unit_out and unexplained:
+            raise AssertionError(f"{self.step}: {unexplained} rows disappeared without a reason")
 
 
 @dataclass(frozen=True)
@@ -105,9 +117,12 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Plan:
-    """A stage's inputs, whether it is up to date, and if not, why.
+    """A stage with its current inputs, and whether it must run.
 
     Attributes:
+        inputs: fingerprints of tables and other inputs, by name.
+        settings: settings that the stage depends on.
+        reason: why the stage must run; None if it is up to date.
         bounds: settings that only decide whether the stage fails; finished units stay valid when they change.
     """
 
@@ -124,7 +139,7 @@ class Plan:
 
     @property
     def shaping(self) -> dict[str, Any]:
-        """The settings that can change a row."""
+        """Settings that can change a row of the output; units of work are reused only if these are equal."""
         return {name: value for name, value in self.settings.items() if name not in self.bounds}
 
 
@@ -134,16 +149,16 @@ def fingerprint(stage: Stage, inputs: dict[str, str], settings: dict[str, Any]) 
 
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-"""What JSON can hold; scalars of pyarrow or NumPy are not allowed."""
+"""A JSON value; scalars of pyarrow or NumPy are not allowed."""
 
 
 def key_of(*basis: Json) -> str:
-    """A short hash of plain values."""
+    """Hash of plain values, 16 hex digits."""
     return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def part_file(table: str, stage: str, number: int, sha256: str, partition: str = "") -> str:
-    """File name of a part: other content gets another name. `partition` is a folder such as `2026-03-01`."""
+    """File name of a part, which contains a hash of its content. `partition` is a folder such as `2026-03-01`."""
     folder = f"tables/{table}/{partition}" if partition else f"tables/{table}"
     return f"{folder}/{stage}-{number:05d}-{sha256[:8]}.parquet"
 
@@ -179,13 +194,16 @@ def parts_of(stage: str) -> re.Pattern[str]:
 
 
 def difference(manifest: Manifest, inputs: dict[str, str], settings: dict[str, Any]) -> str:
-    """What changed since a stage was last complete, in words."""
-    before, now = manifest.settings, json.loads(json.dumps(settings))
-    changed = [f"{name} changed" for name in manifest.inputs | inputs if manifest.inputs.get(name) != inputs.get(name)]
-    changed += [
-        f"{key}: {before.get(key)!r} → {now.get(key)!r}" for key in before | now if before.get(key) != now.get(key)
+    """Describe what changed since a stage was last complete, for the user."""
+    previous = manifest.settings
+    current = json.loads(json.dumps(settings))  # as in a manifest: tuples become lists
+    changes = [f"{name} changed" for name in manifest.inputs | inputs if manifest.inputs.get(name) != inputs.get(name)]
+    changes += [
+        f"{key}: {previous.get(key)!r} → {current.get(key)!r}"
+        for key in previous | current
+        if previous.get(key) != current.get(key)
     ]
-    return "; ".join(changed) or "Darklode's own code changed"
+    return "; ".join(changes) or "Darklode's own code changed"
 
 
 def digest(parts: list[Part]) -> str:

@@ -1,4 +1,4 @@
-"""A step of a job: a stage, its function and the function's arguments, which determine the fingerprint."""
+"""A step of a job: a stage, the function that computes it, and the arguments that determine its fingerprint."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Port(Protocol):
 
 @dataclass(frozen=True)
 class StageCall:
-    """A stage's function and its arguments by name, besides tables and output."""
+    """A stage's function and its arguments by name, except for the first two (tables and output)."""
 
     function: Callable[..., None]
     arguments: Mapping[str, Any]
@@ -35,7 +35,7 @@ class StageCall:
 def call(function: Callable[Concatenate[Any, Output, P], None], *args: P.args, **kwargs: P.kwargs) -> StageCall:
     """Bind a stage's function to settings sections, single settings and ports. Default arguments are not included."""
     bound = signature(function).bind(None, None, *args, **kwargs)
-    return StageCall(function, dict(list(bound.arguments.items())[2:]))
+    return StageCall(function, dict(list(bound.arguments.items())[2:]))  # without tables and output
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _settings(call: StageCall, untracked: tuple[str, ...]) -> tuple[dict[str, An
 
 
 def _values(name: str, argument: Any) -> Mapping[str, Any]:
-    """Everything in an argument that can change a row or make the stage fail, by name."""
+    """Values of an argument that can change a row or make the stage fail, by setting name."""
     if isinstance(argument, Section):
         return argument.decisive()
     if isinstance(argument, Port):

@@ -67,14 +67,15 @@ class Store:
         The cache follows this store's writes and deletions; `read_now` and `mark_shared` bypass it for files that other
         processes may have changed.
         """
-        before, self._listing_cache = self._listing_cache, ListingCache()
+        outer_cache = self._listing_cache
+        self._listing_cache = ListingCache()
         try:
             yield
         finally:
             with suppress(OSError):
                 if self._listing_cache.is_changed:
                     self.write(MERGED, self._listing_cache.merge(self._list_stamps("manifests")))
-            self._listing_cache = before
+            self._listing_cache = outer_cache
 
     def mark_shared(self, folder: str) -> None:
         """Stop caching a folder, because other processes write to it from now on."""
@@ -87,6 +88,7 @@ class Store:
 
     @property
     def filesystem(self) -> pafs.FileSystem:
+        """The pyarrow filesystem; use with `path`."""
         return self._fs
 
     def write(self, name: str, data: bytes | memoryview) -> None:
@@ -182,9 +184,9 @@ class Store:
         return f"{file_stat.st_ino}-{file_stat.st_size}-{file_stat.st_mtime_ns}-{file_stat.st_ctime_ns}"
 
     def version(self, name: str) -> dict[str, str] | None:
-        """What changes with the file: locally its stamp, on S3 its size, ETag and version.
+        """Identifiers that change whenever the file does: locally its stamp, on S3 its size, ETag and version.
 
-        None if the file does not exist, or the storage provides only size and time.
+        None if the file does not exist, or if the storage provides no ETag.
         """
         if self.local:
             stamp = self.stamp(name)
@@ -206,8 +208,8 @@ class Store:
     def sizes(self, folder: str, *, recursive: bool = False) -> dict[str, int]:
         """Sizes of the files in a folder (and below it, if recursive); empty if it does not exist."""
         if self._listing_cache and self._listing_cache.is_listed(folder):
-            below = self._files_below(folder).items()
-            stamps = {name: stamp for name, stamp in below if recursive or "/" not in name[len(folder) + 1 :]}
+            cached = self._files_below(folder).items()
+            stamps = {name: stamp for name, stamp in cached if recursive or "/" not in name[len(folder) + 1 :]}
         else:
             stamps = self._list_stamps(folder, recursive=recursive)
         return {name: size for name, (size, _) in stamps.items()}
@@ -234,8 +236,8 @@ class Store:
     def folders(self, folder: str) -> list[str]:
         """Names of direct subfolders, sorted."""
         if self._listing_cache and self._listing_cache.is_listed(folder):
-            below = (name[len(folder) + 1 :] for name in self._files_below(folder))
-            return sorted({name.partition("/")[0] for name in below if "/" in name})
+            relative_names = (name[len(folder) + 1 :] for name in self._files_below(folder))
+            return sorted({name.partition("/")[0] for name in relative_names if "/" in name})
         return sorted(info.base_name for info in self._list(folder) if info.type == pafs.FileType.Directory)
 
     def root_names(self) -> list[str]:
@@ -296,6 +298,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 
 def _write(target: Path, data: bytes | memoryview, lease: str) -> None:
+    """Write a temporary file, flush it to disk and rename it to the target."""
     temporary = temporary_path(target, lease)
     try:
         with temporary.open("wb") as file:
@@ -356,6 +359,11 @@ def s3_failure(error: Exception) -> str | None:
 
 
 def _s3(url: str, environment: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:
+    """Open an S3 filesystem; returns it and the root path, `bucket/prefix`.
+
+    Raises:
+        ArtifactError: the URL has no bucket or contains secrets.
+    """
     check_address(url)
     parts = urlsplit(url)
     if not parts.netloc:

@@ -1,4 +1,4 @@
-"""Read tables of a run: in batches, whole, or through DuckDB."""
+"""Read tables of a run: whole, in batches, or with SQL in DuckDB."""
 
 from __future__ import annotations
 
@@ -26,17 +26,23 @@ if TYPE_CHECKING:
     import pyarrow.dataset as pads
 
 MEMORY_LIMIT = "2GB"
+"""Memory of a DuckDB connection; larger intermediate results are spilled to disk."""
+
 BATCH_ROWS = 8192
+"""Default rows per batch."""
 
 NO_HIVE = "hive_partitioning = false"
 """Option of `read_parquet`: a run's folder may be named `tenant=x`, which is not a column."""
 
 _DAY_CACHE: dict[tuple[str, str], str] = {}
-"""Days of parts, by content and column: nightly mining needs the same ones repeatedly."""
+"""Cached days of parts, by SHA-256 and column, because nightly mining needs the same days repeatedly."""
 
 
 class Tables:
-    """The tables that a stage may read; all are complete."""
+    """Complete tables of a run, opened for reading.
+
+    A table may have a patch: two more tables, of changed and of removed rows, that are applied when it is read.
+    """
 
     def __init__(self, store: Store, parts: dict[str, list[Part]]) -> None:
         self._store = store
@@ -53,9 +59,9 @@ class Tables:
         return table in self._parts
 
     def rows(self, table: str) -> int:
-        """Rows of a table with its patch applied."""
-        own, *patch = (sum(part.rows for part in parts) for parts in self._files(table).values())
-        return own + (patch[0] - patch[1] if patch else 0)
+        """Number of rows of a table with its patch applied."""
+        own_rows, *patch_rows = (sum(part.rows for part in parts) for parts in self._files(table).values())
+        return own_rows + (patch_rows[0] - patch_rows[1] if patch_rows else 0)
 
     def parts(self, table: str) -> list[Part]:
         """The table's parts, in write order."""
@@ -68,9 +74,10 @@ class Tables:
     def part(self, part: Part) -> pa.Table:
         """Read one part."""
         self._require_intact(table_of(part.file))
-        file, system = self._store.path(part.file), self._store.filesystem
+        path = self._store.path(part.file)
+        filesystem = self._store.filesystem
         with _explain_failures():
-            return pq.read_table(file, filesystem=system, partitioning=None, page_checksum_verification=True)
+            return pq.read_table(path, filesystem=filesystem, partitioning=None, page_checksum_verification=True)
 
     def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
         """Parts of a table by ISO date, in order; every part must have rows of a single day.
@@ -84,11 +91,12 @@ class Tables:
         return dict(sorted(days.items()))
 
     def _day(self, part: Part, column: str) -> str:
+        """ISO date of a part, from the statistics in its Parquet footer."""
         if (part.sha256, column) not in _DAY_CACHE:
             footer = self.footer(part)
             column_index = footer.schema.to_arrow_schema().get_field_index(column)
-            first = footer.row_group(0).column(column_index).statistics.min
-            _DAY_CACHE[part.sha256, column] = (first.date() if isinstance(first, datetime) else first).isoformat()
+            minimum = footer.row_group(0).column(column_index).statistics.min
+            _DAY_CACHE[part.sha256, column] = (minimum.date() if isinstance(minimum, datetime) else minimum).isoformat()
         return _DAY_CACHE[part.sha256, column]
 
     def footer(self, part: Part) -> pq.FileMetaData:
@@ -108,7 +116,7 @@ class Tables:
         """The table's parts as a pyarrow dataset, in write order, without its patch.
 
         Args:
-            table: its name.
+            table: name of the table.
             columns: columns to be read; None: all.
 
         Raises:
@@ -125,8 +133,8 @@ class Tables:
             raise self._other_version(table)
         filesystem = self._store.filesystem
         options = pads.ParquetFragmentScanOptions(page_checksum_verification=True)
-        checked = pads.ParquetFileFormat(default_fragment_scan_options=options)
-        return pads.dataset(files, schema=schema, format=checked, filesystem=filesystem)
+        checked_parquet = pads.ParquetFileFormat(default_fragment_scan_options=options)
+        return pads.dataset(files, schema=schema, format=checked_parquet, filesystem=filesystem)
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """The whole table in write order; in key order if it has a patch."""
@@ -161,6 +169,7 @@ class Tables:
             yield connection
 
     def _named_in(self, query: str | None) -> list[str]:
+        """Tables whose names occur as words in a query; all tables for None."""
         words = None if query is None else set(re.findall(r"\w+", query.lower()))
         return [table for table in self._parts if words is None or table in words]
 

@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 
 UNLOCKED = "unlocked"
+"""Lease in the names of files that are written without the run's lock."""
+
 ABANDONED_SECONDS = 86_400.0
 """Age after which a temporary file of an unknown process counts as left over; a write takes seconds."""
 
@@ -63,16 +65,17 @@ def is_left_over(name: str, modified: float, lease: str) -> bool:
 @cache
 def machine_id() -> str:
     """Hash of host, boot and container: the scope in which a PID is valid."""
-    facts = [socket.gethostname()]
+    identifiers = [socket.gethostname()]
     for path, read in (("/proc/sys/kernel/random/boot_id", Path.read_text), ("/proc/self/ns/pid", Path.readlink)):
         try:
-            facts.append(str(read(Path(path))))
+            identifiers.append(str(read(Path(path))))
         except OSError:  # not Linux
-            facts.append("")
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:8]
+            identifiers.append("")
+    return hashlib.sha256("\n".join(identifiers).encode()).hexdigest()[:8]
 
 
 def _is_running(process: int) -> bool:
+    """Whether a process of this machine exists; signal 0 only checks, it does not interrupt the process."""
     try:
         os.kill(process, 0)
     except OSError as error:

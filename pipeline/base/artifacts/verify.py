@@ -42,14 +42,16 @@ def verify(run: Run) -> Iterator[FileCheck]:
     A manifest counts as missing if another stage has read a table that no manifest lists as output, or if there are
     part files of a stage without manifest and records.
     """
-    parts, manifests, unfinished = dict[str, Part](), dict[str, Manifest](), set[str]()
+    parts: dict[str, Part] = {}
+    manifests: dict[str, Manifest] = {}
+    unfinished_stages: set[str] = set()
     for name in _json_files(run.store, "manifests"):
-        yield _manifest(run.store, name, parts, manifests)
+        yield _check_manifest(run.store, name, parts, manifests)
     for folder in run.store.folders("progress"):
         for name in _json_files(run.store, f"progress/{folder}"):
-            unfinished.add(folder)
-            yield _record(run.store, name, parts)
-    yield from _missing_manifests(run.store, manifests, unfinished)
+            unfinished_stages.add(folder)
+            yield _check_record(run.store, name, parts)
+    yield from _missing_manifests(run.store, manifests, unfinished_stages)
     with ThreadPoolExecutor(READERS) as readers:
         yield from readers.map(_make_checker(run.store), [parts[file] for file in sorted(parts)])
 
@@ -88,21 +90,24 @@ def _missing_manifests(store: Store, manifests: Mapping[str, Manifest], unfinish
 
 
 def _json_files(store: Store, folder: str) -> list[str]:
+    """Names of the JSON files in a folder, sorted."""
     return sorted(name for name in store.sizes(folder) if name.endswith(".json"))
 
 
-def _manifest(store: Store, name: str, parts: dict[str, Part], manifests: dict[str, Manifest]) -> FileCheck:
+def _check_manifest(store: Store, name: str, parts: dict[str, Part], manifests: dict[str, Manifest]) -> FileCheck:
+    """Check a manifest; if it is valid, add it to `manifests` and its parts to `parts`, by file name."""
     data = store.read(name) or b""
     try:
         manifest = Manifest.from_json(data)
     except ValueError as error:
         return FileCheck(name, len(data), f"is damaged ({error}); delete it and {RUN_AGAIN}")
-    manifests[name], outputs = manifest, manifest.outputs
-    parts |= {part.file: part for table_parts in outputs.values() for part in table_parts}
+    manifests[name] = manifest
+    parts |= {part.file: part for table_parts in manifest.outputs.values() for part in table_parts}
     return FileCheck(name, len(data), None)
 
 
-def _record(store: Store, name: str, parts: dict[str, Part]) -> FileCheck:
+def _check_record(store: Store, name: str, parts: dict[str, Part]) -> FileCheck:
+    """Check the record of a finished unit; if it is valid, add its parts to `parts`, by file name."""
     data = store.read(name) or b""
     record = parse_unit_record(data)
     if record is None:
@@ -112,10 +117,11 @@ def _record(store: Store, name: str, parts: dict[str, Part]) -> FileCheck:
 
 
 def _make_checker(store: Store) -> Callable[[Part], FileCheck]:
-    intact = IntegrityCheck(store)
+    """A function that reads a part completely and reports whether it is intact."""
+    integrity = IntegrityCheck(store)
 
     def check(part: Part) -> FileCheck:
-        if intact.is_unchanged(part):
+        if integrity.is_unchanged(part):
             return FileCheck(part.file, part.size, None)
         is_missing = store.size(part.file) is None
         problem, remedy = ("is missing", AGAIN) if is_missing else ("is damaged", f"delete it and {AGAIN}")

@@ -54,13 +54,13 @@ def flagembedding(tables: Tables, folder: Path) -> None:
         ExportError: no triplet has a negative.
     """
     require_negatives(tables)
-    without = 0
+    n_omitted = 0
     with tables.connect() as connection:
         scored = not any_row(connection, UNSCORED)
         for split in group_triplets(connection):
             append(connection, ROWS.format(scores=SCORES if scored else ""), folder / f"{split}.jsonl", JSON_LINES)
-            without += n_without_negative(connection)
-    text = README.format(bare=without, scores=SCORED if scored else NOT_SCORED)
+            n_omitted += n_without_negative(connection)
+    text = README.format(bare=n_omitted, scores=SCORED if scored else NOT_SCORED)
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 

@@ -62,24 +62,24 @@ One row per query; {bare} queries have no negative and are omitted.
 def tevatron(tables: Tables, folder: Path) -> None:
     """Write `v1/<split>.jsonl`, `v2/<split>.jsonl`, `v2/corpus.jsonl` and a README.md.
 
-    Titles are "", for a triplet's text is all that the trainer is to read. The corpus has the passages of the triplets
-    alone. The README counts the queries that are omitted because they have no negative. Source: the rows that
+    Titles are "", because the trainer must read the triplet's text and nothing else. The corpus has only the passages
+    of the triplets. The README counts the queries that are omitted because they have no negative. Source: the rows that
     `tevatron.retriever.dataset.TrainDataset` reads, those of its legacy format (v1) and of its new one (v2).
 
     Raises:
         ExportError: no triplet has a negative.
     """
     require_negatives(tables)
-    without = 0
+    n_omitted = 0
     with tables.connect() as connection:
         define_ids(connection, TRAINED)
         for split in group_triplets(connection):
             append(connection, V1, folder / "v1" / f"{split}.jsonl", JSON_LINES)
             append(connection, V2, folder / "v2" / f"{split}.jsonl", JSON_LINES)
-            without += n_without_negative(connection)
+            n_omitted += n_without_negative(connection)
         copy(connection, CORPUS, folder / "v2" / "corpus.jsonl", JSON_LINES)
         write_id_map(connection, folder)
-    (folder / "README.md").write_text(README.format(bare=without), encoding="utf-8")
+    (folder / "README.md").write_text(README.format(bare=n_omitted), encoding="utf-8")
 
 
 KIND = Format(("triplets",), tevatron)

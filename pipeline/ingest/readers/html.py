@@ -41,8 +41,10 @@ _NAVIGATION_NAME = re.compile(
     r"(?:^|[\W_])(?:nav|navbar|navigation|menu|menubar|breadcrumbs?|pagination|pager|sidebar|topbar|footer)(?:$|[\W_])",
     re.I,
 )
-# Elements that can nest without limit; others close one another or are empty.
-_OPENED = re.compile(r"<(/?)(?!(?:p|li|dt|dd|t[dhr]|option|br|hr|img|input|meta|link|wbr|col|area|base)\b)[a-z]", re.I)
+# Tags of elements that can nest without limit; others close one another or are empty.
+_NESTING_TAG = re.compile(
+    r"<(/?)(?!(?:p|li|dt|dd|t[dhr]|option|br|hr|img|input|meta|link|wbr|col|area|base)\b)[a-z]", re.I
+)
 
 
 class TooDeepError(Exception):
@@ -79,7 +81,7 @@ def read_html(text: str) -> HtmlPage:
     from selectolax.lexbor import LexborHTMLParser
 
     depth = 0
-    for match in _OPENED.finditer(text):
+    for match in _NESTING_TAG.finditer(text):
         depth += -1 if match[1] else 1
         if depth > MAX_DEPTH:
             raise TooDeepError
@@ -94,6 +96,7 @@ def read_html(text: str) -> HtmlPage:
 
 
 def _page(soup: BeautifulSoup) -> HtmlPage:
+    """Separate content, meta elements and removed text of a parsed page."""
     meta: dict[str, str | None] = {
         str(tag["name"]): str(tag["content"]) for tag in soup.find_all("meta", attrs={"name": True, "content": True})
     }
@@ -118,14 +121,17 @@ def _page(soup: BeautifulSoup) -> HtmlPage:
 
 
 def _words(element: Tag | None) -> str | None:
+    """Text of an element with single spaces; None if it has none."""
     return (" ".join(element.get_text(" ").split()) or None) if element else None
 
 
 def _text_length(element: Tag) -> int:
+    """Characters of an element's text, without white space."""
     return len("".join(element.get_text().split()))
 
 
 def _to_markdown(root: Tag) -> str:
+    """Convert an element to Markdown."""
     from markdownify import ATX, MarkdownConverter
 
     for items in root.find_all("ol"):
@@ -170,7 +176,8 @@ def _navigation(root: Tag) -> Iterator[Tag]:
 
 def _is_navigation(tag: Tag, sizes: _TextSizes, *, sectioned: bool) -> bool:
     """Whether an element is navigation; `sectioned`: it is inside main, an article or a section."""
-    role, (text, links) = _role(tag), sizes.measure(tag)
+    role = _role(tag)
+    text, links = sizes.measure(tag)
     mostly_links = links >= LINK_SHARE * text
     if not text or sizes.contains_landmark(tag, {"main"}) or (sectioned and role != "nav"):
         return False
@@ -183,7 +190,7 @@ def _is_navigation(tag: Tag, sizes: _TextSizes, *, sectioned: bool) -> bool:
             return mostly_links or not sizes.contains_landmark(tag, _HEADINGS)
         case "footer" | "search":
             return True
-    has_navigation_name = tag.name in _BLOCKS and _NAVIGATION_NAME.search(_names(tag)) is not None
+    has_navigation_name = tag.name in _BLOCKS and _NAVIGATION_NAME.search(_id_and_classes(tag)) is not None
     return (
         has_navigation_name
         and mostly_links
@@ -192,12 +199,15 @@ def _is_navigation(tag: Tag, sizes: _TextSizes, *, sectioned: bool) -> bool:
     )
 
 
-def _names(tag: Tag) -> str:
+def _id_and_classes(tag: Tag) -> str:
+    """The id and the classes of an element, joined by spaces."""
     return " ".join([str(tag.get("id", "")), *map(str, tag.get_attribute_list("class"))])
 
 
 class _TextSizes:
-    """Text length, link text length and landmarks of each element below a root.
+    """Text length, link text length and landmarks of each element below a root, computed in one pass.
+
+    Landmarks are main elements, articles and headings, which navigation does not contain.
 
     Attributes:
         prose: characters of the root outside links.
@@ -223,8 +233,8 @@ class _TextSizes:
             else:
                 continue
             if element is not root and element.parent is not None:
-                before = self.measure(element.parent)
-                self._sizes[id(element.parent)] = (before[0] + size[0], before[1] + size[1])
+                parent_text, parent_links = self.measure(element.parent)
+                self._sizes[id(element.parent)] = (parent_text + size[0], parent_links + size[1])
         text, links = self.measure(root)
         self.prose = text - links
 

@@ -29,7 +29,10 @@ from darklode.pipeline.ingest.rows import RowBlock, concat_blocks, from_file
 MIN_BLOCK_LINES = 64  # smaller blocks are parsed line by line instead of being split further
 BULK = [begin % action for action in (b"index", b"create") for begin in (b'{"%s":', b'{"%s" :', b'{ "%s"')]
 """Beginnings of the action lines in bulk files of search engines."""
+
 Row = dict[str, str | None]
+"""Texts of a line by role."""
+
 Names = dict[str, tuple[str, ...]]
 """Field names of each role; the first one present in a line is used."""
 
@@ -51,43 +54,44 @@ def read_jsonl(file: InputFile, columns: ColumnMapping, intake: Intake, limit: i
     kinds = pa.schema([])
     source = pieces(file, intake.set_position)
     for all_records in records_in(_as_lines(source, head_of(file)), limit):
-        rows = all_records.select(~_actions(all_records)) if columns.events else all_records
+        rows = all_records.select(~_is_action_line(all_records)) if columns.events else all_records
         records = valid_records(rows, file, intake)
-        if not columns_by_role and (good := _probe(records)):
+        if not columns_by_role and (parsed_lines := _parse_valid_lines(records)):
             columns_by_role = columns.optional_columns(
-                columns.find(str(file.path), names_in(good, nested=columns.events))
+                columns.find(str(file.path), names_in(parsed_lines, nested=columns.events))
             )
-            kinds = _kinds(good, columns_by_role, columns)
+            kinds = _arrow_types(parsed_lines, columns_by_role, columns)
         if blocks := list(_blocks(records, columns_by_role, kinds, columns, file, intake)):
             yield concat_blocks(blocks)
 
 
 def _as_lines(source: Iterator[bytes], head: bytes) -> Iterator[bytes]:
+    """Convert an array or pretty-printed objects to one object per line; `head` is the beginning of the file."""
     if is_array(head):
         return elements(source)
     return objects(source) if is_pretty_printed(head) else source
 
 
-def _actions(records: LineRecords) -> NDArray[np.bool_]:
+def _is_action_line(records: LineRecords) -> NDArray[np.bool_]:
     """Mask of the action lines in a bulk file; they are not rows."""
     data = np.frombuffer(records.data, np.uint8)
     is_action = np.zeros(len(records), dtype=bool)
-    for begin in BULK:
-        at = np.minimum(records.starts[:, None] + np.arange(len(begin)), len(data) - 1)
-        is_action |= (data[at] == np.frombuffer(begin, np.uint8)).all(axis=1)
+    for prefix in BULK:
+        positions = np.minimum(records.starts[:, None] + np.arange(len(prefix)), len(data) - 1)
+        is_action |= (data[positions] == np.frombuffer(prefix, np.uint8)).all(axis=1)
     return is_action
 
 
-def _probe(records: LineRecords) -> list[Values]:
-    """Parse the valid lines."""
-    good: list[Values] = []
+def _parse_valid_lines(records: LineRecords) -> list[Values]:
+    """Parse the lines that are JSON objects; the others are skipped, and rejected when the block is read."""
+    parsed_lines: list[Values] = []
     for at in range(len(records)):
         with suppress(BadLineError):
-            good.append(_object(records.raw(at)))
-    return good
+            parsed_lines.append(_parse_object(records.raw(at)))
+    return parsed_lines
 
 
-def _kinds(rows: list[Values], columns_by_role: Names, columns: ColumnMapping) -> pa.Schema:
+def _arrow_types(rows: list[Values], columns_by_role: Names, columns: ColumnMapping) -> pa.Schema:
     """Arrow types of the fields: integers (in events, all numbers) stay numbers; everything else is text."""
     kinds = {}
     for role, name in ((role, name) for role, names in columns_by_role.items() for name in names):
@@ -108,6 +112,7 @@ def _blocks(
     file: InputFile,
     intake: Intake,
 ) -> Iterator[RowBlock]:
+    """Yield the valid rows of a block. If Arrow cannot parse it, halve it until the invalid lines are isolated."""
     if not len(records):
         return
     table = _table(records, kinds)
@@ -129,14 +134,15 @@ def _first_of(table: pa.Table, names: Sequence[str]) -> pa.Array:
 
 
 def _table(records: LineRecords, kinds: pa.Schema) -> pa.Table | None:
+    """Parse a block with Arrow; None if a line is invalid or of another type than in `kinds`."""
     # pyarrow 26 reads a line `null` as a row of nulls, and crashes the process if it is the first line.
     if not len(kinds) or any(records.data[start] != ord("{") for start in records.starts.tolist()):
         return None
-    size = len(records.data) + 1
-    read = pj.ReadOptions(use_threads=False, block_size=size)
-    parse = pj.ParseOptions(explicit_schema=kinds, unexpected_field_behavior="ignore")
+    block_size = len(records.data) + 1  # a single block: types must not be inferred per block
+    read_options = pj.ReadOptions(use_threads=False, block_size=block_size)
+    parse_options = pj.ParseOptions(explicit_schema=kinds, unexpected_field_behavior="ignore")
     try:
-        table = pj.read_json(pa.BufferReader(records.data), read_options=read, parse_options=parse)
+        table = pj.read_json(pa.BufferReader(records.data), read_options=read_options, parse_options=parse_options)
     except pa.ArrowInvalid:
         return None
     return table if table.num_rows == len(records) else None
@@ -145,11 +151,13 @@ def _table(records: LineRecords, kinds: pa.Schema) -> pa.Table | None:
 def _read_row_by_row(
     records: LineRecords, columns_by_role: Names, columns: ColumnMapping, file: InputFile, intake: Intake
 ) -> Iterator[RowBlock]:
-    rows, lines = [], []
+    """Parse lines one by one; invalid ones are rejected."""
+    rows = []
+    lines = []
     for at in range(len(records)):
         line = int(records.lines[at])
         try:
-            rows.append(_row(_object(records.raw(at)), columns_by_role, columns))
+            rows.append(_row(_parse_object(records.raw(at)), columns_by_role, columns))
             lines.append(line)
         except BadLineError as error:
             intake.reject(str(error), file.name, line, records.preview(at))
@@ -158,7 +166,8 @@ def _read_row_by_row(
         yield from_file(file.name, texts, pa.array(lines, pa.int64()))
 
 
-def _object(line: bytes) -> Values:
+def _parse_object(line: bytes) -> Values:
+    """Parse a line; raises BadLineError if it is not a JSON object."""
     if line[:1] in b"]},:":  # never valid JSON; faster than an exception of the parser
         raise BadLineError("JSON syntax error")
     try:
@@ -171,8 +180,9 @@ def _object(line: bytes) -> Values:
 
 
 def _row(value: Values, columns_by_role: Names, columns: ColumnMapping) -> Row:
+    """Texts of a parsed line by role; raises BadLineError if a value has the wrong type."""
     values = {
-        role: next((v for name in names if (v := value_at(value, name)) is not None), None)
+        role: next((field for name in names if (field := value_at(value, name)) is not None), None)
         for role, names in columns_by_role.items()
     }
     row = {role: _text(item, role, columns) for role, item in values.items()}
@@ -184,6 +194,7 @@ def _row(value: Values, columns_by_role: Names, columns: ColumnMapping) -> Row:
 
 
 def _text(value: object, role: str, columns: ColumnMapping) -> str | None:
+    """A value as text, None for null; raises BadLineError for types that the role does not accept."""
     if value is None or isinstance(value, str):
         return value
     if columns.events and role == "hits" and isinstance(value, list):

@@ -22,7 +22,7 @@ from darklode.pipeline.base.types import Ints
 from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.rejects import MAX_PAYLOAD_BYTES, Intake
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 20  # bytes read at a time, which bounds memory together with the maximum row length
 
 
 def pieces(file: InputFile, report_position: Callable[[int], None]) -> Iterator[bytes]:
@@ -50,10 +50,11 @@ def pieces(file: InputFile, report_position: Callable[[int], None]) -> Iterator[
 
 def head_of(file: InputFile) -> bytes:
     """The first piece of a file, as from `pieces`; empty if the file is."""
-    return next(pieces(file, lambda _at: None), b"")
+    return next(pieces(file, lambda _position: None), b"")
 
 
 def _decode(stream: IO[bytes] | gzip.GzipFile, tell: Callable[[], None]) -> Iterator[bytes]:
+    """Yield the pieces of a stream as UTF-8 with line feeds; `tell` is called after each piece to report progress."""
     piece = stream.read(PIECE_BYTES)
     is_utf16 = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     decoder = codecs.getincrementaldecoder("utf-16")()
@@ -81,9 +82,14 @@ def read_all(file: InputFile, report_position: Callable[[int], None], limit: int
 
 @dataclass(frozen=True)
 class LineRecords:
-    """Records of a file: record i is `data[starts[i]:stops[i]]` with its line end; empty lines are not records.
+    """Records of a file: lines, or in CSV several lines with a quoted field. Empty lines are not records.
 
-    `lines` are their first line numbers, from 1; `faults` the reject reasons of invalid records.
+    Attributes:
+        data: bytes of all records.
+        starts: position in `data` of the first byte of each record.
+        stops: position after the last byte of each record, which includes its line end.
+        lines: number of each record's first line in the file, from 1.
+        faults: reject reasons of invalid records, by position of the record.
     """
 
     data: bytes
@@ -96,6 +102,7 @@ class LineRecords:
         return len(self.starts)
 
     def raw(self, at: int) -> bytes:
+        """Bytes of a record, with its line end."""
         return self.data[self.starts[at] : self.stops[at]]
 
     def preview(self, at: int) -> str:
@@ -123,17 +130,18 @@ class LineRecords:
         edges[self.starts[mask]] += 1
         edges[self.stops[mask]] -= 1
         data = np.frombuffer(self.data, np.uint8)[np.cumsum(edges[:-1], dtype=np.int8) > 0]
-        sizes, places = (self.stops - self.starts)[mask], np.cumsum(mask) - 1
-        faults = {int(places[at]): reason for at, reason in self.faults.items() if mask[at]}
+        sizes = (self.stops - self.starts)[mask]
+        new_positions = np.cumsum(mask) - 1
+        faults = {int(new_positions[at]): reason for at, reason in self.faults.items() if mask[at]}
         stops = np.cumsum(sizes)
         return LineRecords(data.tobytes(), stops - sizes, stops, self.lines[mask], faults)
 
     def without(self, bad: set[int]) -> "LineRecords":
-        """The records except some."""
-        retained = [at for at in range(len(self)) if at not in bad]
-        sizes = (self.stops - self.starts)[retained]
+        """The records except those at the positions `bad`; the result has no faults."""
+        positions = [at for at in range(len(self)) if at not in bad]
+        sizes = (self.stops - self.starts)[positions]
         stops = np.cumsum(sizes)
-        return LineRecords(b"".join(map(self.raw, retained)), stops - sizes, stops, self.lines[retained])
+        return LineRecords(b"".join(map(self.raw, positions)), stops - sizes, stops, self.lines[positions])
 
 
 def valid_records(records: LineRecords, file: InputFile, intake: Intake) -> LineRecords:
@@ -159,6 +167,7 @@ def _faults_of_bytes(records: LineRecords) -> dict[int, str]:
 
 
 def _is_utf8(data: bytes) -> bool:
+    """Whether bytes are valid UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -186,33 +195,39 @@ def records_in(source: Iterator[bytes], limit: int, delimiter: str | None = None
         limit: maximum record size in bytes; longer records are truncated and marked as faulty.
         delimiter: delimiter of a CSV file, whose quoted fields may contain line ends; None: each line is a record.
     """
-    closed = _closing_pattern(delimiter) if delimiter else None
-    carry, number = b"", 1
-    for data in chain(_whole_lines(source, limit), [None]):
+    outside_quotes = _closing_pattern(delimiter) if delimiter else None
+    carry = b""  # a CSV record whose quoted field continues in the next piece
+    line_number = 1
+    for data in chain(_whole_lines(source, limit), [None]):  # None: no more data follows
         text = carry + (data or b"")
-        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
-        inner, fault, end = np.zeros(len(ends), dtype=bool), None, len(ends)
-        if closed:
-            inner, opened = _quoted_ends(text, ends, closed)
-            if opened is not None:
-                begin = int(ends[opened - 1]) if opened else 0
-                is_never_closed = data is None or len(text) - begin > limit
-                fault, end = (opened, end) if is_never_closed else (None, opened)
-        yield _cut(text, ends[:end], inner[:end], number, limit, fault)
-        number += end
-        carry = text[int(ends[end - 1]) if end else 0 :]
+        line_ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
+        is_quoted = np.zeros(len(line_ends), dtype=bool)
+        unclosed_line = None
+        n_lines = len(line_ends)
+        if outside_quotes:
+            is_quoted, open_line = _quoted_ends(text, line_ends, outside_quotes)
+            if open_line is not None:
+                record_start = int(line_ends[open_line - 1]) if open_line else 0
+                if data is None or len(text) - record_start > limit:
+                    unclosed_line = open_line
+                else:
+                    n_lines = open_line
+        yield _cut(text, line_ends[:n_lines], is_quoted[:n_lines], line_number, limit, unclosed_line)
+        line_number += n_lines
+        carry = text[int(line_ends[n_lines - 1]) if n_lines else 0 :]
 
 
 def _whole_lines(source: Iterator[bytes], limit: int) -> Iterator[bytes]:
     """Yield blocks of whole lines; lines longer than the limit are truncated one byte past it."""
     pending = b""
     for piece in source:
-        first, last = piece.find(b"\n"), piece.rfind(b"\n") + 1
-        if not last:
+        first_end = piece.find(b"\n")
+        last_end = piece.rfind(b"\n") + 1
+        if not last_end:
             pending = (pending + piece)[: limit + 1]
             continue
-        yield (pending + piece[:first])[: limit + 1] + piece[first:last]
-        pending = piece[last:][: limit + 1]
+        yield (pending + piece[:first_end])[: limit + 1] + piece[first_end:last_end]
+        pending = piece[last_end:][: limit + 1]
     if pending:
         yield pending + b"\n"
 
@@ -224,34 +239,55 @@ def _closing_pattern(delimiter: str) -> re.Pattern[bytes]:
 
 
 def _quoted_ends(text: bytes, ends: Ints, closed: re.Pattern[bytes]) -> tuple[NDArray[np.bool_], int | None]:
-    """Find line ends inside quotes, and the line, if any, whose quote is still open at the end."""
-    inner = np.zeros(len(ends), dtype=bool)
+    """Find the line ends inside quoted fields.
+
+    Only lines with an odd number of quotes can open or close a field that spans lines.
+
+    Args:
+        text: lines of a CSV file.
+        ends: position after each line end.
+        closed: pattern of a line that ends outside quotes.
+
+    Returns:
+        A mask of the line ends inside quotes, and the line whose quote is still open at the end of the text, if any.
+    """
+    is_quoted = np.zeros(len(ends), dtype=bool)
     quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
-    counts = np.diff(np.searchsorted(quotes, ends), prepend=0)
-    opened: int | None = None
-    for line in map(int, np.flatnonzero(counts % 2)):
-        if opened is not None:
-            inner[opened:line] = True
-            opened = None
+    quotes_per_line = np.diff(np.searchsorted(quotes, ends), prepend=0)
+    open_line: int | None = None
+    for line in map(int, np.flatnonzero(quotes_per_line % 2)):
+        if open_line is not None:
+            is_quoted[open_line:line] = True
+            open_line = None
         elif not closed.fullmatch(text, int(ends[line - 1]) if line else 0, int(ends[line])):
-            opened = line
-    return inner, opened
+            open_line = line
+    return is_quoted, open_line
 
 
 def _cut(
     text: bytes, ends: Ints, inner: NDArray[np.bool_], number: int, limit: int, unclosed: int | None
 ) -> LineRecords:
-    last = np.flatnonzero(~inner)
-    stops = ends[last]
+    """Cut a text into records.
+
+    Args:
+        text: whole lines.
+        ends: position after each line end.
+        inner: mask of the line ends inside quoted fields, which do not end a record.
+        number: number of the first line in the file.
+        limit: maximum record size in bytes.
+        unclosed: a line whose quote is never closed; None if there is none.
+    """
+    last_lines = np.flatnonzero(~inner)
+    stops = ends[last_lines]
     starts = np.concatenate([[0], stops])[: len(stops)].astype(np.int64)
-    lines = np.concatenate([[0], last + 1])[: len(last)].astype(np.int64) + number
+    lines = np.concatenate([[0], last_lines + 1])[: len(last_lines)].astype(np.int64) + number
     sizes = stops - starts - 1
     faults = {int(at): f"row longer than {limit} bytes" for at in np.flatnonzero(sizes > limit)}
     if unclosed is not None:
-        faults.setdefault(int(np.searchsorted(last, unclosed)), "quote never closed")
-    empty = (sizes == 0) | ((sizes == 1) & (np.frombuffer(text, np.uint8)[starts] == ord("\r")))
-    if not empty.any():
+        faults.setdefault(int(np.searchsorted(last_lines, unclosed)), "quote never closed")
+    is_empty = (sizes == 0) | ((sizes == 1) & (np.frombuffer(text, np.uint8)[starts] == ord("\r")))
+    if not is_empty.any():
         return LineRecords(text, starts, stops, lines, faults)
-    non_empty = np.flatnonzero(~empty)
+    non_empty = np.flatnonzero(~is_empty)
     faults = {int(np.searchsorted(non_empty, at)): reason for at, reason in faults.items()}
     return LineRecords(text, starts[non_empty], stops[non_empty], lines[non_empty], faults)

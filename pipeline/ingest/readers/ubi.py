@@ -15,16 +15,22 @@ from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.rejects import Intake, OtherKind
 from darklode.pipeline.ingest.rows import RowBlock, blank_to_null, concat_blocks, drop_faulty, is_blank, mask
 
-SHOWN = ["impression", "view"]
+SHOWN = ["impression", "view"]  # actions that mean that a document was shown
 NOT_USED = "is neither impression nor click"
 MAX_NAME_CHARACTERS, MAX_NAMES = 40, 100  # of other actions, in reject reasons
-BLOCK_SEARCHES = 4096
-SEPARATOR = "\x1f"
+BLOCK_SEARCHES = 4096  # searches whose result lists are expanded to rows at a time, to bound memory
+SEPARATOR = "\x1f"  # ASCII unit separator, which ids do not contain
 
 
 @dataclass(frozen=True)
 class UbiFiles:
-    """Files of a partition: its events, its queries, and queries of the days before, nearest first."""
+    """Files of a partition of a UBI log.
+
+    Attributes:
+        events: files of events (`ubi_events`).
+        searches: files of queries (`ubi_queries`) of the same day.
+        earlier: query files of the days before, nearest first; an event may refer to a query of an earlier day.
+    """
 
     events: Sequence[InputFile]
     searches: Sequence[InputFile]
@@ -50,16 +56,17 @@ def read_ubi(files: UbiFiles, rules: LogRules, intake: Intake, staging: LogStagi
     own_searches = list(_searches(files.searches, rules, intake))
     with intake.paused():
         earlier = list(_searches(files.earlier, rules, intake))
-    texts, other_actions = _QueryTexts([*own_searches, *earlier]), _OtherActions(NO_CLICKS)
+    texts = _QueryTexts([*own_searches, *earlier])
+    other_actions = _OtherActions(NO_CLICKS)
     columns = event_columns(rules.settings.columns)
     for file in files.events:
         for block in read_tabular(file, None, columns, intake, rules.ingest.max_row_bytes):
             staging.add(select_usable(_impressions(block, texts, other_actions, rules, intake), rules, intake))
     first_position = 1 - rules.position_shift(has_zero=staging.has_zero_position)
     for block in own_searches:
-        for hits in _unseen_lists(block, staging, first_position):
-            intake.count_rows(len(hits))
-            staging.add(select_usable(hits, rules, intake))
+        for listed_rows in _unseen_lists(block, staging, first_position):
+            intake.count_rows(len(listed_rows))
+            staging.add(select_usable(listed_rows, rules, intake))
 
 
 def _searches(files: Sequence[InputFile], rules: LogRules, intake: Intake) -> Iterator[RowBlock]:
@@ -82,8 +89,9 @@ def _complete(block: RowBlock) -> RowBlock:
 
 def _fill_sessions(block: RowBlock) -> RowBlock:
     """Use client_id where session_id is missing."""
-    session, client = (blank_to_null(block.columns.get(role, block.nulls())) for role in ("session_id", "client_id"))
-    return RowBlock(block.files, block.columns | {"session_id": pc.coalesce(session, client)}, block.lines)
+    session_ids = blank_to_null(block.columns.get("session_id", block.nulls()))
+    client_ids = blank_to_null(block.columns.get("client_id", block.nulls()))
+    return RowBlock(block.files, block.columns | {"session_id": pc.coalesce(session_ids, client_ids)}, block.lines)
 
 
 def _impressions(
@@ -92,13 +100,14 @@ def _impressions(
     """Select impressions and clicks from events, and add query texts."""
     actions = pc.utf8_lower(blank_to_null(block.columns["action"]))
     clicks = pc.utf8_lower(pa.array(rules.settings.click_actions, pa.string()))
-    shown, clicked = mask(pc.is_in(actions, pa.array(SHOWN))), mask(pc.is_in(actions, clicks))
-    is_impression = shown | clicked
-    missing = mask(actions.is_null())
-    drop_faulty(block, [("missing action", missing)], intake)
-    drop_faulty(block, other_actions.reject_reasons(actions, ~is_impression & ~missing), OtherKind(intake))
+    is_shown = mask(pc.is_in(actions, pa.array(SHOWN)))
+    is_click = mask(pc.is_in(actions, clicks))
+    is_impression = is_shown | is_click
+    is_missing = mask(actions.is_null())
+    drop_faulty(block, [("missing action", is_missing)], intake)
+    drop_faulty(block, other_actions.reject_reasons(actions, ~is_impression & ~is_missing), OtherKind(intake))
     impressions = block.filter(is_impression)
-    clicked_texts = pc.if_else(pa.array(clicked[is_impression]), "true", "false")
+    clicked_texts = pc.if_else(pa.array(is_click[is_impression]), "true", "false")
     doc_ids = impressions.columns.get("doc_id", impressions.nulls())
     block_with_ids = RowBlock(
         impressions.files, impressions.columns | {"clicked": clicked_texts, "doc_id": doc_ids}, impressions.lines
@@ -115,25 +124,37 @@ class _OtherActions:
         self._reasons: dict[str, str] = {}
 
     def reject_reasons(self, actions: pa.Array, bad: Mask) -> list[tuple[str, Mask]]:
-        """Reject reasons and their masks, which together cover `bad`."""
+        """Reject reasons with masks of their rows.
+
+        Args:
+            actions: action of each event.
+            bad: mask of the events to reject; the masks returned cover it.
+        """
         for action in actions.filter(pa.array(bad)).unique().drop_null().to_pylist():
             if action not in self._reasons and len(self._reasons) < MAX_NAMES:
                 name = mask_personal_data(pa.array([action]))[0].as_py()[:MAX_NAME_CHARACTERS]
                 hint = "" if action in self._ignored_actions else "; if it is a click, add it to logs.click_actions"
                 self._reasons[action] = f"action {name} {NOT_USED}{hint}"
         codes = pc.index_in(actions, pa.array(self._reasons, pa.string()))
-        reason_masks = [(reason, mask(pc.equal(codes, at))) for at, reason in enumerate(self._reasons.values())]
+        reason_masks = [(reason, mask(pc.equal(codes, code))) for code, reason in enumerate(self._reasons.values())]
         return [*reason_masks, (f"action {NOT_USED}", bad)]
 
 
 def _unseen_lists(block: RowBlock, staging: LogStaging, first_position: int) -> Iterator[RowBlock]:
-    """Yield the listed documents of searches without an impression, one row each."""
+    """Yield the documents in the result lists of searches without an impression, one row per document.
+
+    Args:
+        block: queries with their result lists (role `hits`, one id per line).
+        staging: the staged impressions of the partition.
+        first_position: position of the first document of a list.
+    """
     with_list = block.filter(~is_blank(block.columns["hits"]))
-    unseen = with_list.filter(
+    without_impression = with_list.filter(
         ~staging.is_shown(with_list.columns["tenant"], blank_to_null(with_list.columns["search_id"]))
     )
-    for begin in range(0, len(unseen), BLOCK_SEARCHES):
-        searches = unseen.filter((np.arange(len(unseen)) >= begin) & (np.arange(len(unseen)) < begin + BLOCK_SEARCHES))
+    row_numbers = np.arange(len(without_impression))
+    for begin in range(0, len(without_impression), BLOCK_SEARCHES):
+        searches = without_impression.filter((row_numbers >= begin) & (row_numbers < begin + BLOCK_SEARCHES))
         lists = pc.split_pattern(searches.columns["hits"], "\n")
         parents = pc.list_parent_indices(lists)
         starts = lists.offsets.to_numpy()[:-1] - lists.offsets[0].as_py()
@@ -146,22 +167,24 @@ def _unseen_lists(block: RowBlock, staging: LogStaging, first_position: int) -> 
 
 
 class _QueryTexts:
-    """Query texts by tenant and query_id; the first occurrence is used."""
+    """Query texts by tenant and query_id, to fill in events that have only the id. The first occurrence is used."""
 
     def __init__(self, blocks: Sequence[RowBlock]) -> None:
         with_query = [block.filter(~is_blank(block.columns["query"])) for block in blocks]
-        self._keys, self._texts = pa.array([], pa.string()), pa.array([], pa.string())
+        self._keys = pa.array([], pa.string())
+        self._texts = pa.array([], pa.string())
         if with_query:
             query_rows = concat_blocks(
                 [RowBlock(text_block.files, _query_columns(text_block), text_block.lines) for text_block in with_query]
             )
-            self._keys, self._texts = _keys(query_rows), query_rows.columns["query"]
+            self._keys = _search_keys(query_rows)
+            self._texts = query_rows.columns["query"]
 
     def fill(self, block: RowBlock) -> RowBlock:
         """Fill missing query texts."""
         query_texts = blank_to_null(block.columns.get("query", block.nulls()))
         if query_texts.null_count:
-            looked_up = self._texts.take(pc.index_in(_keys(block), self._keys))
+            looked_up = self._texts.take(pc.index_in(_search_keys(block), self._keys))
             query_texts = pc.coalesce(query_texts, looked_up)
         return RowBlock(block.files, block.columns | {"query": query_texts}, block.lines)
 
@@ -170,6 +193,7 @@ def _query_columns(block: RowBlock) -> dict[str, pa.Array]:
     return {role: block.columns[role] for role in ("tenant", "search_id", "query")}
 
 
-def _keys(block: RowBlock) -> pa.Array:
+def _search_keys(block: RowBlock) -> pa.Array:
+    """Tenant and query_id of each row, joined; null without a query_id."""
     ids = blank_to_null(block.columns.get("search_id", block.nulls()))
     return pc.binary_join_element_wise(block.columns["tenant"], ids, SEPARATOR)

@@ -1,7 +1,7 @@
 """Predict the relevance of unjudged pairs from the verdicts so far.
 
-Two stages: a linear logistic regression over all queries, then a kernel logistic regression per query with the first as
-offset.
+The first stage is a linear logistic regression over all queries. The second is a kernel logistic regression for each
+query, which starts from the log-odds of the first (its offset).
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 RIDGE = 3.0
-_STEPS = 12  # maximum Newton steps
-_LIMIT = 20.0  # of log-odds, so that exp does not overflow
+"""L2 penalty of the linear regression's weights; a larger one needs more verdicts to move them."""
+
+_MAX_NEWTON_STEPS = 12  # Newton's method usually converges sooner; the limit bounds a fit that does not
+_MAX_LOG_ODDS = 20.0  # larger absolute values are clipped, so that exp does not overflow
 _Floats = NDArray[np.float64]
 
 
 def fit_linear(features: _Floats, labels: _Floats) -> _Floats:
-    """Weights of a ridge logistic regression, by Newton's method, shape (n_features,).
+    """Fit a ridge logistic regression by Newton's method and return its weights, shape (n_features,).
 
     Args:
-        features: shape (n_rows, n_features); the first column, the intercept, is hardly penalized.
-        labels: 0 or 1, shape (n_rows,).
+        features: one row per judged pair, shape (n_rows, n_features). The first column must be the intercept (all 1):
+            it is hardly penalized.
+        labels: 1 (relevant) or 0, shape (n_rows,).
     """
     ridge = np.full(features.shape[1], RIDGE)
-    ridge[0] = 1e-3
+    ridge[0] = 1e-3  # nearly free, so that the intercept can follow the share of positives
     weights = np.zeros(features.shape[1])
-    for _ in range(_STEPS):
+    for _ in range(_MAX_NEWTON_STEPS):
         probability = sigmoid(features @ weights)
-        slope = np.maximum(probability * (1 - probability), 1e-6)
+        slope = np.maximum(probability * (1 - probability), 1e-6)  # the minimum keeps the system solvable
         gradient = features.T @ (labels - probability) - ridge * weights
         curvature = (features * slope[:, None]).T @ features + np.diag(ridge)
         step = np.linalg.solve(curvature, gradient)
@@ -47,20 +50,21 @@ def fit_linear(features: _Floats, labels: _Floats) -> _Floats:
 
 
 def fit_kernel(kernel: _Floats, labels: _Floats, offset: _Floats) -> _Floats:
-    """Dual weights of a kernel logistic regression with an offset, shape (n_rows,).
+    """Fit a kernel logistic regression with an offset and return its dual weights, shape (n_rows,).
 
-    Log-odds of a new pair: its offset plus its kernel row times these weights. This is the posterior mode of a Gaussian
-    process classifier (Rasmussen & Williams 2006, algorithm 3.1).
+    The log-odds of a new pair are its offset plus its kernel row times these weights. This is the posterior mode of a
+    Gaussian process classifier (Rasmussen & Williams 2006, algorithm 3.1).
 
     Args:
-        kernel: of the judged pairs, positive semidefinite, shape (n_rows, n_rows).
-        labels: 0 or 1, shape (n_rows,).
+        kernel: kernel matrix of the judged pairs, positive semidefinite, shape (n_rows, n_rows).
+        labels: 1 (relevant) or 0, shape (n_rows,).
         offset: log-odds without this query's verdicts, shape (n_rows,).
     """
     from scipy.linalg import cho_factor, cho_solve
 
-    latent, dual = np.zeros(len(labels)), np.zeros(len(labels))
-    for _ in range(_STEPS if len(labels) else 0):
+    latent = np.zeros(len(labels))
+    dual = np.zeros(len(labels))
+    for _ in range(_MAX_NEWTON_STEPS if len(labels) else 0):
         probability = sigmoid(latent + offset)
         slope = np.maximum(probability * (1 - probability), 1e-4)
         root = np.sqrt(slope)
@@ -68,34 +72,38 @@ def fit_kernel(kernel: _Floats, labels: _Floats, offset: _Floats) -> _Floats:
         inner = root[:, None] * kernel * root
         inner[np.diag_indices_from(inner)] += 1
         dual = target - root * cho_solve(cho_factor(inner, lower=True), root * (kernel @ target))
-        before, latent = latent, kernel @ dual
-        if np.abs(latent - before).max() < 1e-2:
+        previous_latent = latent
+        latent = kernel @ dual
+        if np.abs(latent - previous_latent).max() < 1e-2:
             break
     return dual
 
 
 def sigmoid(log_odds: _Floats) -> _Floats:
-    """Probability of log-odds."""
-    return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -_LIMIT, _LIMIT))))
+    """Convert log-odds to probabilities; log-odds beyond ±20 are clipped."""
+    return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -_MAX_LOG_ODDS, _MAX_LOG_ODDS))))
 
 
 PRIOR, NEAR, TERMS = 1.0, 1.0, 15.0
-"""Kernel variances: constant per query, linear in retrieval scores, linear in the chunks' terms."""
+"""Kernel variances: of a constant per query, of a linear function of the pair's kernel features (retrieval scores and
+embedded-judge features), and of a linear function of its chunk's terms. A larger variance lets a query's own verdicts
+move that part of its predictions further."""
 
 MAX_KERNEL_CELLS = 1 << 27
-"""Maximum total cells of kernel matrices cached between fits, 4 bytes each; beyond it they are recomputed."""
+"""Maximum total number of kernel matrix cells cached between fits (4 bytes each, so 512 MiB). A tenant with more has
+its kernels recomputed in every round: less memory, more time, the same predictions."""
 
 
 class ActiveLearner:
     """Two-stage estimator of the log-odds of relevance.
 
-    A logistic regression over all queries uses the pair's features, and term weights learned by queries with similar
-    top results. Its log-odds are the offset of a kernel logistic regression per query, which adds nothing to a query
-    without verdicts. The kernel is linear in terms: sharper kernels, and features such as the maximum similarity to a
-    positive, starved queries whose first calls found no positive.
+    A logistic regression over all queries uses the pair's features, and the term weights that queries with similar top
+    results learned in the previous fit. Its log-odds are the offset of a kernel logistic regression per query, which
+    adds nothing to a query without verdicts. The kernel is linear in terms: sharper kernels, and features such as the
+    maximum similarity to a positive, starved queries whose first calls found no positive.
 
     Args:
-        evidence: of one tenant.
+        evidence: features of one tenant's pairs.
     """
 
     def __init__(self, evidence: Evidence) -> None:
@@ -105,26 +113,31 @@ class ActiveLearner:
         self._caches_kernels = int(np.square(np.diff(evidence.starts)).sum()) <= MAX_KERNEL_CELLS
 
     def fit(self, labels: _Floats) -> _Floats:
-        """Log-odds of every pair, shape (n_pairs,), rounded so that float noise does not decide.
+        """Fit both stages and predict the log-odds of every pair, shape (n_pairs,).
+
+        The result is rounded to 6 digits, so that float noise does not decide the order of equal pairs.
 
         Args:
-            labels: 1, 0, or NaN for pairs without a verdict to learn from, shape (n_pairs,).
+            labels: 1 (relevant), 0, or NaN for pairs without a verdict to learn from, shape (n_pairs,).
         """
         with threadpool_limits(1):  # the number of threads would change the last bits
             judged = np.isfinite(labels)
-            shared_weights = (self._shared_weights - self._shared_weights.mean()) / (self._shared_weights.std() or 1)
+            spread = self._shared_weights.std() or 1
+            shared_weights = (self._shared_weights - self._shared_weights.mean()) / spread
             features = np.column_stack([np.ones(len(labels)), self._evidence.features, shared_weights])
             log_odds = features @ fit_linear(features[judged], labels[judged])
             log_odds += self._within_query_term(labels, judged, log_odds)
             return np.round(log_odds, 6)
 
     def _within_query_term(self, labels: _Floats, judged: NDArray[np.bool_], offset: _Floats) -> _Floats:
-        """Contribution of each query's own verdicts; also updates the term weights shared between queries at the next
-        fit.
+        """Predict what each query's own verdicts add to the log-odds, shape (n_pairs,).
+
+        Also updates the term weights that the next fit shares between queries.
         """
         from scipy import sparse
 
-        added, weights = np.zeros(len(labels)), []
+        correction = np.zeros(len(labels))
+        term_weights = []
         for first, end in pairwise(self._evidence.starts):
             judged_rows = np.flatnonzero(judged[first:end])
             terms = self._evidence.terms[first:end]
@@ -134,30 +147,34 @@ class ActiveLearner:
                 labels[first + judged_rows],
                 offset[first + judged_rows],
             )
-            added[first:end] = kernel[:, judged_rows] @ dual
-            weights.append(sparse.csr_matrix(dual) @ terms[judged_rows])
-        self._shared_weights = self._shared_term_weights(weights)
-        return added
+            correction[first:end] = kernel[:, judged_rows] @ dual
+            term_weights.append(sparse.csr_matrix(dual) @ terms[judged_rows])
+        self._shared_weights = self._shared_term_weights(term_weights)
+        return correction
 
     def _kernel(self, first: int, end: int) -> NDArray[np.float32]:
+        """Compute the kernel matrix of the pairs `first` to `end` of one query, shape (n, n); cached if small
+        enough.
+        """
         kernel_features = self._evidence.features[first:end, self._evidence.kernel_columns]
         terms = self._evidence.terms[first:end]
-        alike = np.asarray((terms @ terms.T).todense())
+        term_similarity = np.asarray((terms @ terms.T).todense())
         kernel = np.asarray(
-            PRIOR + NEAR * (kernel_features @ kernel_features.T) / kernel_features.shape[1] + TERMS * alike, np.float32
+            PRIOR + NEAR * (kernel_features @ kernel_features.T) / kernel_features.shape[1] + TERMS * term_similarity,
+            np.float32,
         )
         if self._caches_kernels:
             self._kernels[first] = kernel
         return kernel
 
     def _shared_term_weights(self, weights: list[sparse.csr_matrix]) -> _Floats:
-        """For each pair, the sum of its terms' weights learned by similar queries, shape (n_pairs,)."""
+        """Sum, for each pair, the weights that similar queries learned for its terms; shape (n_pairs,)."""
         from scipy import sparse
 
-        term_weights = sparse.vstack(weights, format="csr")
+        weights_by_query = sparse.vstack(weights, format="csr")
         spans = pairwise(self._evidence.starts)
-        shared = [
-            self._evidence.terms[first:end] @ (self._evidence.similarity[number] @ term_weights).T
-            for number, (first, end) in enumerate(spans)
+        blocks = [
+            self._evidence.terms[first:end] @ (self._evidence.similarity[query] @ weights_by_query).T
+            for query, (first, end) in enumerate(spans)
         ]
-        return np.concatenate([np.asarray(part.todense(), np.float64).ravel() for part in shared])
+        return np.concatenate([np.asarray(block.todense(), np.float64).ravel() for block in blocks])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 K = 60
-"""Constant of reciprocal rank fusion (Cormack, Clarke & Büttcher 2009)."""
+"""Constant of reciprocal rank fusion; 60 is the paper's value (Cormack, Clarke & Büttcher 2009)."""
 
 _POOL = """
     SELECT fused_score, best_rank, len(retrievers) AS found_by FROM pool
@@ -44,13 +44,13 @@ _Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class RankFeatures:
-    """Features of the pairs of a tenant, by query_id, then chunk_id.
+    """Rank features of a tenant's pairs; rows are sorted by query_id, then chunk_id.
 
     Attributes:
-        features: per retriever: reciprocal rank, log rank, and min-max scaled score; then fused score, number of
-            retrievers, log best rank, log fused rank.
-        scores: columns of `features` that hold the retrievers' scores.
-        fused_rank: fused rank within the query, from 1, ties by chunk_id, shape (n_pairs,).
+        features: three columns per retriever (reciprocal rank, log rank, min-max scaled score), then fused score,
+            number of retrievers that found the pair, log best rank, log fused rank; shape (n_pairs, n_features).
+        scores: indices of the columns of `features` that hold the retrievers' scores, shape (n_retrievers,).
+        fused_rank: rank by fused score within the query, from 1, ties by chunk_id, shape (n_pairs,).
     """
 
     features: _Floats
@@ -59,42 +59,48 @@ class RankFeatures:
 
 
 def rank_features(tables: Tables, tenant: str, starts: _Ints) -> RankFeatures:
-    """Compute rank features from `pool` and `rankings`.
+    """Compute the rank features of a tenant's pairs.
 
     Args:
-        tables: `pool` and `rankings`.
-        tenant: the tenant.
-        starts: the i-th query's pairs are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
+        tables: must contain `pool` and `rankings`.
+        tenant: tenant whose pairs are read.
+        starts: row offsets of the queries: query i has the pairs `starts[i]` to `starts[i + 1]` (excluded), shape
+            (n_queries + 1,).
     """
     with tables.connect() as connection:
         pool = connection.sql(_POOL, params={"tenant": tenant}).to_arrow_table()
-        names = connection.sql(RETRIEVERS, params={"tenant": tenant}).fetchall()
+        retrievers = connection.sql(RETRIEVERS, params={"tenant": tenant}).fetchall()
         columns: list[_Floats] = []
-        for (name,) in names:
-            rankings = connection.sql(_RANKINGS, params={"tenant": tenant, "retriever": name}).to_arrow_table()
+        for (retriever,) in retrievers:
+            rankings = connection.sql(_RANKINGS, params={"tenant": tenant, "retriever": retriever}).to_arrow_table()
             pair = rankings["pair"].to_numpy()
             columns += _of_retriever(pair, rankings["rank"].to_numpy(), rankings["score"].to_numpy(), starts)
     fused = pool["fused_score"].to_numpy()
-    fused_rank = _places(fused, starts)
+    fused_rank = _ranks_within_queries(fused, starts)
     columns += [fused, pool["found_by"].to_numpy(), np.log(pool["best_rank"].to_numpy()), np.log(fused_rank)]
-    scores = np.arange(2, 3 * len(names), 3)
+    scores = np.arange(2, 3 * len(retrievers), 3)  # the third of each retriever's three columns
     return RankFeatures(np.stack(columns, axis=1, dtype=np.float32, casting="same_kind"), scores, fused_rank)
 
 
 def _of_retriever(pair: _Ints, rank: NDArray[np.int32], score: _Floats, starts: _Ints) -> list[_Floats]:
-    """Three columns of a retriever; a pair that it did not retrieve gets the worst rank plus one and score 0."""
-    n_pairs, missing = int(starts[-1]), int(rank.max(initial=0)) + 1
-    ranks = np.full(n_pairs, missing, np.float32)
+    """Compute a retriever's three columns, each of shape (n_pairs,).
+
+    A pair that it did not retrieve gets the worst rank plus one, and 0 as reciprocal rank and as score.
+    """
+    n_pairs = int(starts[-1])
+    missing_rank = int(rank.max(initial=0)) + 1
+    ranks = np.full(n_pairs, missing_rank, np.float32)
     ranks[pair] = rank
-    inverse = np.zeros(n_pairs, np.float32)
-    inverse[pair] = (K + 1) / (K + rank)
-    return [inverse, np.log(ranks), _scale_scores(pair, score, starts)]
+    reciprocal_rank = np.zeros(n_pairs, np.float32)
+    reciprocal_rank[pair] = (K + 1) / (K + rank)
+    return [reciprocal_rank, np.log(ranks), _scale_scores(pair, score, starts)]
 
 
 def _scale_scores(pair: _Ints, score: _Floats, starts: _Ints) -> _Floats:
-    """Scores scaled to 0 to 1 within each query."""
+    """Scale scores to 0 to 1 within each query, shape (n_pairs,); 0 for pairs that were not retrieved."""
     query = np.searchsorted(starts, pair, side="right") - 1
-    low, high = np.full(len(starts) - 1, np.inf), np.full(len(starts) - 1, -np.inf)
+    low = np.full(len(starts) - 1, np.inf)
+    high = np.full(len(starts) - 1, -np.inf)
     np.minimum.at(low, query, score)
     np.maximum.at(high, query, score)
     spread = np.where(high > low, high - low, 1)
@@ -103,32 +109,37 @@ def _scale_scores(pair: _Ints, score: _Floats, starts: _Ints) -> _Floats:
     return scaled
 
 
-def _places(fused: _Floats, starts: _Ints) -> _Ints:
+def _ranks_within_queries(fused: _Floats, starts: _Ints) -> _Ints:
+    """Rank the pairs of each query by descending score, from 1, shape (n_pairs,)."""
     query = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.lexsort((-fused, query))  # stable: ties stay by chunk_id
-    places = np.empty(len(fused), np.int64)
-    places[order] = np.arange(len(fused)) - starts[query] + 1
-    return places
+    ranks = np.empty(len(fused), np.int64)
+    ranks[order] = np.arange(len(fused)) - starts[query] + 1
+    return ranks
 
 
 TOP_CHUNKS = 10
 """Number of top-fused chunks whose terms represent a query when queries are compared."""
 NEIGHBORS = 20
-MIN_SIMILARITY = 0.2  # minimum cosine of neighboring queries
+"""Maximum number of similar queries whose term weights a query uses; bounds the size of the similarity matrix."""
+MIN_SIMILARITY = 0.2
+"""Minimum cosine of neighboring queries; it is subtracted from their cosines, so that weights fade out to 0 there."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One tenant's pairs, by query_id, then chunk_id; queries are numbered in that order.
+    """Features of one tenant's pairs, sorted by query_id, then chunk_id; queries are numbered in that order.
 
     Attributes:
-        starts: the pairs of query i are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
+        starts: row offsets of the queries: query i has the pairs `starts[i]` to `starts[i + 1]` (excluded), shape
+            (n_queries + 1,).
         fused_rank: fused rank of each pair within its query, from 1, shape (n_pairs,).
-        features: standardized over the pool, shape (n_pairs, n_features): see `rank_features`, and the four features of
-            the embedded judge.
-        kernel_columns: columns of `features` used in the kernels.
-        terms: tf-idf of each pair's chunk, unit rows, shape (n_pairs, n_terms).
-        similarity: of queries by the terms of their top chunks, 0 on the diagonal, shape (n_queries, n_queries).
+        features: features standardized over the pool, shape (n_pairs, n_features): those of `RankFeatures`, then the
+            four features of the embedded judge.
+        kernel_columns: indices of the columns of `features` that the learner's kernels use.
+        terms: tf-idf of each pair's chunk, rows of unit length, shape (n_pairs, n_terms).
+        similarity: similarity of queries by the terms of their top chunks, 0 on the diagonal, shape
+            (n_queries, n_queries).
     """
 
     starts: _Ints
@@ -155,48 +166,57 @@ class Evidence:
 
 
 def gather_evidence(tables: Tables, chunks: TenantChunks, pairs: PoolPairs) -> Evidence:
-    """Compute the evidence of a tenant's pool.
+    """Compute all features of a tenant's pool.
 
     Args:
-        tables: `pool` and `rankings`.
+        tables: must contain `pool` and `rankings`.
         chunks: the tenant's chunks.
-        pairs: the tenant's pairs.
+        pairs: the tenant's pairs, in the order of `Evidence`.
     """
-    space = TermSpace(chunks.batches())
-    ranked = rank_features(tables, chunks.tenant, pairs.starts)
-    embedded = EmbeddedJudge(space)
-    embedded_features = np.concatenate([_columns(embedded.features(block)) for block in pairs.blocks()])
-    kernel_columns = np.concatenate([ranked.scores, ranked.features.shape[1] + np.arange(embedded_features.shape[1])])
-    terms = unit_sparse_rows(log_counts(space.counts, space.idf))[pairs.rows]
-    features = _standardize(np.hstack([ranked.features, embedded_features]))
+    term_space = TermSpace(chunks.batches())
+    rank_based = rank_features(tables, chunks.tenant, pairs.starts)
+    embedded_judge = EmbeddedJudge(term_space)
+    embedded_features = np.concatenate([_columns(embedded_judge.features(block)) for block in pairs.blocks()])
+    kernel_columns = np.concatenate(
+        [rank_based.scores, rank_based.features.shape[1] + np.arange(embedded_features.shape[1])]
+    )
+    terms = unit_sparse_rows(log_counts(term_space.counts, term_space.idf))[pairs.rows]
+    features = _standardize(np.hstack([rank_based.features, embedded_features]))
     return Evidence(
         pairs.starts,
-        ranked.fused_rank,
+        rank_based.fused_rank,
         features,
         kernel_columns,
         terms,
-        _text_similarity(terms, pairs.starts, ranked.fused_rank),
+        _text_similarity(terms, pairs.starts, rank_based.fused_rank),
     )
 
 
 def _columns(features: Features) -> _Floats:
+    """Stack the embedded judge's features, shape (n_pairs, 4)."""
     return np.stack([features.coverage, features.window, features.bm25, features.meaning], axis=1, dtype=np.float32)
 
 
 def _standardize(features: _Floats) -> _Floats:
+    """Scale each column to mean 0 and standard deviation 1; a constant column becomes 0."""
     spread = features.std(axis=0)
     return np.asarray((features - features.mean(axis=0)) / np.where(spread > 0, spread, 1), np.float32)
 
 
 def _text_similarity(terms: sparse.csr_matrix, starts: _Ints, fused_rank: _Ints) -> sparse.csr_matrix:
-    """Cosine of the mean tf-idf of the top chunks, for each query's nearest neighbors."""
+    """Compute the similarity of each query to its nearest neighbors, shape (n_queries, n_queries).
+
+    It is the cosine of the mean tf-idf vectors of the queries' top chunks, minus `MIN_SIMILARITY`.
+    """
     from scipy import sparse
 
     query = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    first = np.flatnonzero(fused_rank <= TOP_CHUNKS)
-    chosen = sparse.csr_matrix((np.ones(len(first)), (query[first], first)), shape=(len(starts) - 1, len(fused_rank)))
-    means = unit_sparse_rows(chosen @ terms)
-    rows = [_nearest(means[number], means, number) for number in range(means.shape[0])]
+    top_pairs = np.flatnonzero(fused_rank <= TOP_CHUNKS)
+    selection = sparse.csr_matrix(
+        (np.ones(len(top_pairs)), (query[top_pairs], top_pairs)), shape=(len(starts) - 1, len(fused_rank))
+    )
+    means = unit_sparse_rows(selection @ terms)
+    rows = [_nearest(means[position], means, position) for position in range(means.shape[0])]
     return sparse.vstack(rows, format="csr")
 
 

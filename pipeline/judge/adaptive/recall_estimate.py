@@ -1,4 +1,8 @@
-"""Stopping rule and estimate of missed positives, from a random sample of the pool."""
+"""Stopping rule and estimate of missed positives, from a random sample of the pool.
+
+A positive of the sample is *reached* if the learner, which never sees the sample's verdicts, would have selected it by
+now. The share reached estimates the learner's recall.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
+"""Confidence of the stopping rule and of all intervals here."""
 
 POSITIVES = 100
-"""The random sample grows until it has this many positives."""
+"""The random sample grows until it has this many positives: more narrow the estimates but cost more random verdicts."""
 
 
 def min_random_positives(positives: int, recall: float) -> int | None:
-    """Minimum number of the sample's positives to reach, so that `recall` holds with 95 % confidence.
+    """Compute how many of the sample's positives must be reached for `recall` to hold with 95 % confidence.
 
     The quantile binomial confidence bound of Lewis, Yang & Frieder (2021). It is fixed in advance, so testing after
     every round does not invalidate it.
 
     Args:
-        positives: in the sample.
-        recall: target outside the sample, 0 to 1.
+        positives: number of positives in the sample.
+        recall: target recall outside the sample, at most 1.
 
     Returns:
         None if the sample has too few positives for the bound (fewer than 29 for a recall of 0.9).
@@ -36,13 +41,18 @@ def min_random_positives(positives: int, recall: float) -> int | None:
 
 
 def recall_outside(recall: float, share: float) -> float:
-    """Recall needed outside the sample, whose own positives are all found."""
+    """Compute the recall needed outside the sample, whose own positives are all found.
+
+    Args:
+        recall: target recall of the whole pool, 0 to 1.
+        share: the sample's share of the pool, 0 to 1 (excluded).
+    """
     return (recall - share) / (1 - share)
 
 
 @dataclass(frozen=True)
 class MissedPositives:
-    """Share of positives that were not found, with its 95 % interval."""
+    """Estimated share of positives that were not found (0 to 1), with the ends of its 95 % interval."""
 
     share: float
     low: float
@@ -50,46 +60,47 @@ class MissedPositives:
 
 
 def estimate_missed(n_found: int, unjudged: int, positives: int, n_reached: int) -> MissedPositives:
-    """Share of missed positives, from the exact interval (Clopper & Pearson 1934) of the share reached.
+    """Estimate the share of missed positives from the exact interval (Clopper & Pearson 1934) of the share reached.
 
     Args:
-        n_found: positives found outside the sample.
-        unjudged: number of unjudged pairs; an upper bound of missed positives.
-        positives: in the sample, at least one.
-        n_reached: positives of the sample that the learner would have selected.
+        n_found: number of positives found outside the sample.
+        unjudged: number of unjudged pairs, an upper bound of the number of missed positives.
+        positives: number of positives in the sample, at least 1.
+        n_reached: number of the sample's positives that the learner would have selected.
     """
     low, high = exact_interval(n_reached, positives)
-    lost = [
+    n_missed = [
         min(n_found / recall - n_found, unjudged) if recall else unjudged
         for recall in (n_reached / positives, high, low)
     ]
-    return MissedPositives(*(outside / (outside + n_found + positives) for outside in lost))
+    return MissedPositives(*(count / (count + n_found + positives) for count in n_missed))
 
 
 def estimate_missed_by_query(
     weights: NDArray[np.float64], is_reached: NDArray[np.bool_], drawn: float
 ) -> MissedPositives:
-    """Mean share of a query's positives that were missed, over queries with positives.
+    """Estimate the mean share of a query's positives that were missed, over queries with positives.
 
     Hájek's ratio estimate (1971) with weights 1 ÷ positives of the query; its interval is Clopper & Pearson's with
     Kish's effective sample size (1965). A query's positives are those found plus those expected by the learner;
     underestimating them makes the estimate pessimistic.
 
     Args:
-        weights: 1 ÷ positives of the query, for each positive of the sample, at least one, shape (n_positives,).
-        is_reached: whether the learner would have selected it, shape (n_positives,).
+        weights: for each positive of the sample, 1 ÷ number of positives of its query, shape (n_positives,); at least
+            one.
+        is_reached: whether the learner would have selected each of them, shape (n_positives,).
         drawn: the sample's share of the pool, 0 to 1; its positives are all found.
     """
-    effective = weights.sum() ** 2 / np.square(weights).sum()
+    effective_size = weights.sum() ** 2 / np.square(weights).sum()
     share = float(weights[is_reached].sum() / weights.sum())
-    low, high = exact_interval(share * effective, effective)
+    low, high = exact_interval(share * effective_size, effective_size)
     return MissedPositives(*((1 - recall) * (1 - drawn) for recall in (share, high, low)))
 
 
 def exact_interval(hits: float, draws: float) -> tuple[float, float]:
-    """95 % Clopper-Pearson interval of a proportion.
+    """Compute the 95 % Clopper-Pearson interval of the proportion `hits` ÷ `draws`.
 
-    `hits` and `draws` may be fractional (effective sample sizes), which scipy's `binomtest` rejects.
+    `hits` and `draws` may be fractional (effective_size sample sizes), which scipy's `binomtest` rejects.
     """
     from scipy.stats import beta
 

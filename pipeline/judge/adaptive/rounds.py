@@ -22,7 +22,8 @@ from darklode.pipeline.judge.adaptive.recall_estimate import (
 from darklode.pipeline.judge.adaptive.selection import expected_gains, order_by_gain
 
 ROUND_SHARE, MIN_ROUND = 0.03, 256
-"""Pairs per round: a share of the pool, and a minimum that keeps a server busy."""
+"""Pairs per round: a share of the pool, but at least a minimum that keeps a server busy. Larger rounds take fewer fits,
+but the learner chooses them from older verdicts."""
 
 _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
@@ -36,70 +37,80 @@ class JudgingRounds:
     highest expected gains. Judging ends when the sample shows that `recall` is reached with 95 % confidence, or when
     all pairs are judged; a sample with too few positives shows nothing.
 
+    Call `next_pairs` and `learn` in turns. Pairs are identified by their index in `evidence`.
+
     Args:
-        evidence: of one tenant.
+        evidence: features of one tenant's pairs.
         recall: target share of the pool's positives, 0 to 1.
         random_share: maximum share of the pool in the random sample, 0 to 1.
-        seed: of the sample.
+        seed: random seed of the sample's order.
     """
 
     def __init__(self, evidence: Evidence, *, recall: float, random_share: float, seed: int) -> None:
-        self._evidence, self._learner, self._recall = evidence, ActiveLearner(evidence), recall
+        self._evidence = evidence
+        self._learner = ActiveLearner(evidence)
+        self._recall = recall
         n_pairs = evidence.n_pairs
-        self._size = max(MIN_ROUND, round(ROUND_SHARE * n_pairs))
-        self._drawn = np.random.default_rng(seed).permutation(n_pairs)[: max(1, round(random_share * n_pairs))]
+        self._round_size = max(MIN_ROUND, round(ROUND_SHARE * n_pairs))
+        self._sample_order = np.random.default_rng(seed).permutation(n_pairs)[: max(1, round(random_share * n_pairs))]
         self._labels = np.full(n_pairs, np.nan)
         self._judged = np.zeros(n_pairs, bool)
-        self._random = np.zeros(n_pairs, bool)
+        self._random = np.zeros(n_pairs, bool)  # pairs of the sample that were requested so far
         self._chosen_by_learner = np.zeros(n_pairs, bool)  # pairs of the sample that the learner would have selected
+        # Before the first fit, better fused ranks come first.
         self._gain = -np.asarray(evidence.fused_rank, np.float64)
         self._probability: _Floats | None = None
         self.number = 0
         """Number of the last round, from 1."""
 
     def next_pairs(self) -> _Ints:
-        """Indices of the pairs of the next round, ascending; empty at the end."""
+        """Choose the pairs of the next round: their indices, ascending; empty when judging is complete."""
         self.number += 1
         if self._is_sampling():
             n_sampled = int(self._random.sum())
-            chosen = self._drawn[n_sampled : n_sampled + self._size]
+            chosen = self._sample_order[n_sampled : n_sampled + self._round_size]
             self._random[chosen] = True
         elif self.is_complete:
             return np.empty(0, np.int64)
         else:
-            chosen = self._best()
+            chosen = self._select_best()
         return np.sort(chosen)
 
     def learn(self, numbers: _Ints, labels: _Floats) -> None:
-        """Add the verdicts of a round.
+        """Add the verdicts of a round and, after the sampling rounds, fit the learner.
 
         Args:
-            numbers: result of `next_pairs`.
-            labels: 1, 0, or NaN for an unreadable verdict, in the same shape.
+            numbers: indices of the judged pairs, as returned by `next_pairs`.
+            labels: 1 (relevant), 0, or NaN for an unreadable verdict, one per index.
         """
-        self._labels[numbers], self._judged[numbers] = labels, True
+        self._labels[numbers] = labels
+        self._judged[numbers] = True
         training_labels = np.where(self._random, np.nan, self._labels)
         if not self._is_sampling() and not self.is_complete and np.isfinite(training_labels).any():
             log_odds = self._learner.fit(training_labels)
-            self._gain, self._probability = expected_gains(self._evidence, log_odds, training_labels), sigmoid(log_odds)
+            self._gain = expected_gains(self._evidence, log_odds, training_labels)
+            self._probability = sigmoid(log_odds)
 
     def _is_sampling(self) -> bool:
-        return self.random_positives < POSITIVES and int(self._random.sum()) < len(self._drawn)
+        """Whether the random sample still grows."""
+        return self.random_positives < POSITIVES and int(self._random.sum()) < len(self._sample_order)
 
-    def _best(self) -> _Ints:
-        """The next pairs by gain; pairs of the sample ordered before the last of them are marked as selected."""
-        judged = self._judged & (~self._random | self._chosen_by_learner)
-        order = order_by_gain(self._evidence, self._gain, judged, self._size)
-        calls = np.cumsum(~self._judged[order])
-        order = order[: np.searchsorted(calls, min(self._size, calls[-1])) + 1] if len(order) else order
+    def _select_best(self) -> _Ints:
+        """Select the next unjudged pairs by gain, and mark pairs of the sample that come before the last of them as
+        reached.
+        """
+        excluded = self._judged & (~self._random | self._chosen_by_learner)
+        order = order_by_gain(self._evidence, self._gain, excluded, self._round_size)
+        n_calls = np.cumsum(~self._judged[order])
+        order = order[: np.searchsorted(n_calls, min(self._round_size, n_calls[-1])) + 1] if len(order) else order
         self._chosen_by_learner[order[self._random[order]]] = True
         return np.asarray(order[~self._judged[order]])
 
     @property
     def is_complete(self) -> bool:
         """Whether the sample shows that the target recall is reached."""
-        outside = recall_outside(self._recall, float(self._random.mean()))
-        n_required = min_random_positives(self.random_positives, outside)
+        recall_outside_sample = recall_outside(self._recall, float(self._random.mean()))
+        n_required = min_random_positives(self.random_positives, recall_outside_sample)
         return n_required is not None and self.random_reached >= n_required
 
     @property
@@ -141,18 +152,20 @@ class JudgingRounds:
         """Estimated mean share of a query's positives that were missed; 0 if all pairs are judged."""
         if not len(self.unjudged_pairs):
             return MissedPositives(0.0, 0.0, 0.0)
-        expected = np.zeros(len(self._judged)) if self._probability is None else self._probability
-        of_query = self._by_query(np.where(self._judged, np.nan_to_num(self._labels), expected))
-        drawn = self._random & (self._labels == 1)
-        weights = 1 / of_query[self._evidence.query[drawn]]
-        return estimate_missed_by_query(weights, self._chosen_by_learner[drawn], float(self._random.mean()))
+        probability = np.zeros(len(self._judged)) if self._probability is None else self._probability
+        positives_by_query = self._by_query(np.where(self._judged, np.nan_to_num(self._labels), probability))
+        sample_positives = self._random & (self._labels == 1)
+        weights = 1 / positives_by_query[self._evidence.query[sample_positives]]
+        return estimate_missed_by_query(weights, self._chosen_by_learner[sample_positives], float(self._random.mean()))
 
     def _by_query(self, values: _Floats) -> _Floats:
+        """Sum values of pairs by query, shape (n_queries,)."""
         return np.asarray(np.bincount(self._evidence.query, values, self._evidence.n_queries), np.float64)
 
     def summary(self) -> dict[str, list[int] | list[float]]:
-        """Columns of `stopping`, without the tenant."""
-        lost, by_query = self.missed_positives, self.missed_by_query
+        """The tenant's row of the table `stopping`, without the column `tenant`: one-element lists by column."""
+        missed = self.missed_positives
+        missed_by_query = self.missed_by_query
         return {
             "pairs": [len(self._judged)],
             "judged": [int(self._judged.sum())],
@@ -161,12 +174,12 @@ class JudgingRounds:
             "random_positives": [self.random_positives],
             "random_reached": [self.random_reached],
             "recall": [self._recall],
-            "missed_share": [lost.share],
-            "missed_low": [lost.low],
-            "missed_high": [lost.high],
+            "missed_share": [missed.share],
+            "missed_low": [missed.low],
+            "missed_high": [missed.high],
             "queries": [self._evidence.n_queries],
             "queries_found": [int((self._by_query(np.nan_to_num(self._labels)) > 0).sum())],
-            "query_missed_share": [by_query.share],
-            "query_missed_low": [by_query.low],
-            "query_missed_high": [by_query.high],
+            "query_missed_share": [missed_by_query.share],
+            "query_missed_low": [missed_by_query.low],
+            "query_missed_high": [missed_by_query.high],
         }

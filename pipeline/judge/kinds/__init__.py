@@ -60,9 +60,9 @@ class JudgeKind(MemberSettings):
         """Estimated cost and time of judging a run's pool; None for a free local judge.
 
         Args:
-            _tables: `queries`, `chunks` and `pool`.
+            _tables: must contain `queries`, `chunks` and `pool`.
             _cache_settings: where replies are cached, including those of the sample.
-            _seed: of the sample.
+            _seed: random seed of the sample.
         """
         return None
 

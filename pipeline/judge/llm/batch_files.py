@@ -37,20 +37,26 @@ from darklode.pipeline.judge.port import Earlier
 
 MAX_REQUESTS = 50_000
 MAX_BYTES = 200_000_000
-"""Limits of a file at OpenAI; vLLM has none."""
+"""OpenAI's limits for a file of requests; vLLM has none. Longer files are split, or the service would reject them."""
 
 _URL = "/v1/chat/completions"
-_STORE_AT_ONCE = 1 << 13
-_CUT = "-cut"
+_STORE_AT_ONCE = 1 << 13  # responses per write to the ledger; bounds memory, and the loss if the process is killed
+_CUT = "-cut"  # suffix of a custom_id whose chunk was truncated
 _CUSTOM_ID = re.compile(rf"([0-9a-f]{{8}})_([\w-]{{43}})({_CUT})?", re.ASCII)
 _SIDES = ("query_hash", "chunk_hash")
 
 
 @dataclass(frozen=True)
 class CustomId:
-    """A line's `custom_id`: judge, pair, and whether the chunk was cut.
+    """A line's `custom_id`, which joins a response to its request.
 
-    At most 56 letters, digits, - and _; services accept 64.
+    Its text has at most 56 characters (letters, digits, - and _); services accept 64.
+
+    Attributes:
+        judge: `short_name` of the judge's id.
+        query_hash: hash of the query, 32 hex digits.
+        chunk_hash: hash of the chunk, 32 hex digits.
+        cut: whether the chunk was truncated.
     """
 
     judge: str
@@ -64,7 +70,7 @@ class CustomId:
 
     @classmethod
     def parse(cls, custom_id: object) -> CustomId | None:
-        """Parse a `custom_id`; None if Darklode did not write it."""
+        """Parse a `custom_id`; None if Darklode did not write it, or if it is not a string."""
         match = _CUSTOM_ID.fullmatch(custom_id) if isinstance(custom_id, str) else None
         if match is None:
             return None
@@ -73,49 +79,52 @@ class CustomId:
 
 
 def short_name(judge_id: str) -> str:
-    """Hash of a judge id in a `custom_id`: eight hex digits."""
+    """Compute the hash of a judge id that a `custom_id` contains: eight hex digits."""
     return sha256(judge_id.encode()).hexdigest()[:8]
 
 
 def iterate_unjudged(
     tables: Tables, ledger: Ledger, judge_id: str, earlier: Earlier | None = None, under_way: KeyIndex | None = None
 ) -> Iterator[pa.Table]:
-    """The run's pairs without a verdict in the ledger, equal texts once, by blocks of queries.
+    """Yield the run's pairs without a verdict in the ledger, by blocks of queries; pairs with equal texts only once.
 
     Args:
-        tables: `queries`, `chunks` and `pool`.
-        ledger: valid verdicts of the earlier version are copied to this one.
-        judge_id: of the judge.
-        earlier: the judge's earlier version.
-        under_way: pairs to leave out; yielded pairs are added.
+        tables: must contain `queries`, `chunks` and `pool`.
+        ledger: the verdicts; those of the judge's earlier version that are still valid are copied to this one.
+        judge_id: id of the judge.
+        earlier: the judge's earlier version, if there is one.
+        under_way: keys of pairs to leave out, such as those submitted before; keys of yielded pairs are added.
     """
-    entries, inherits = ledger.open(judge_id), ledger.inherit_function(judge_id, earlier)
+    entries = ledger.open(judge_id)
+    inherit_verdicts = ledger.inherit_function(judge_id, earlier)
     seen_keys = KeyIndex() if under_way is None else under_way
     for tenant in tenants(tables, "pool"):
         for pairs in pair_blocks(tables, TenantChunks(tables, tenant)):
             new_pairs = _not_in_ledger(pairs, entries)
-            if inherits(new_pairs):
+            if inherit_verdicts(new_pairs):
                 entries.refresh()
                 new_pairs = _not_in_ledger(new_pairs, entries)
             yield new_pairs.filter(pa.array(seen_keys.add_new(VERDICTS.keys(new_pairs))))
 
 
 def count_unreadable(tables: Tables, ledger: Ledger, judge_id: str) -> int:
-    """Number of the run's pairs whose verdict in the ledger has no label.
+    """Count the run's pairs whose verdict in the ledger has no label (null: the reply was unreadable).
 
     Args:
-        tables: `queries`, `chunks` and `pool`.
+        tables: must contain `queries`, `chunks` and `pool`.
         ledger: the verdicts.
-        judge_id: of the judge.
+        judge_id: id of the judge.
     """
-    entries, nulls = ledger.open(judge_id), 0
+    entries = ledger.open(judge_id)
+    n_nulls = 0
     for tenant in tenants(tables, "pool"):
         for pairs in pair_blocks(tables, TenantChunks(tables, tenant)):
-            nulls += entries.find(pairs).values["relevant"].null_count
-    return nulls
+            n_nulls += entries.find(pairs).values["relevant"].null_count
+    return n_nulls
 
 
 def _not_in_ledger(pairs: pa.Table, entries: Entries) -> pa.Table:
+    """Keep the pairs that have no verdict among these entries."""
     return pairs.take(pa.array(np.delete(np.arange(pairs.num_rows), entries.find(pairs).rows)))
 
 
@@ -125,51 +134,55 @@ def batch_files(blocks: Iterable[pa.Table], template: RequestTemplate, target: P
     Files are split at `MAX_REQUESTS` and `MAX_BYTES` (`calls.jsonl`, `calls-2.jsonl`, …) and written atomically.
 
     Args:
-        blocks: rows of `PAIRS`.
-        template: the judge.
-        target: the first file.
+        blocks: tables with the columns of `PAIRS`.
+        template: builds the judge's requests.
+        target: path of the first file.
 
     Raises:
-        ExportError: a file exists.
+        ExportError: a file exists already; it may have been submitted, so it is never overwritten.
     """
     lines = (line for pairs in blocks for line in _lines(pairs, template))
-    for number, some in enumerate(_split(lines), 1):
+    for number, file_lines in enumerate(_split(lines), 1):
         path = target if number == 1 else target.with_name(f"{target.stem}-{number}{target.suffix}")
         if path.exists():
             raise ExportError(f"{path} exists and may have been submitted to a service; choose another name")
         path.parent.mkdir(parents=True, exist_ok=True)
-        half, calls = path.with_name(f".{path.name}.tmp"), 0
-        with half.open("wb") as file:
-            for line in some:
+        partial_path = path.with_name(f".{path.name}.tmp")
+        n_requests = 0
+        with partial_path.open("wb") as file:
+            for line in file_lines:
                 file.write(line)
-                calls += 1
-        half.replace(path)
-        yield path, calls
+                n_requests += 1
+        partial_path.replace(path)
+        yield path, n_requests
 
 
 def _lines(pairs: pa.Table, template: RequestTemplate) -> Iterator[bytes]:
+    """Build the lines of the file: one JSON request per pair."""
     judge = short_name(template.judge_id)
     for pair in pairs.to_pylist():  # one request per pair, so nothing is columnar from here on
         pair_text = PairText(pair["query"], pair["title"], pair["heading"], pair["text"])
-        user, cut = template.fit_pair(pair_text, template.settings.max_chunk_tokens)
-        name = CustomId(judge, pair["query_hash"], pair["chunk_hash"], cut)
-        head = json.dumps({"custom_id": str(name), "method": "POST", "url": _URL})[:-1].encode()
-        yield head + b', "body": ' + template.body(user) + b"}\n"
+        user_message, cut = template.fit_pair(pair_text, template.settings.max_chunk_tokens)
+        custom_id = CustomId(judge, pair["query_hash"], pair["chunk_hash"], cut)
+        header = json.dumps({"custom_id": str(custom_id), "method": "POST", "url": _URL})[:-1].encode()
+        yield header + b', "body": ' + template.body(user_message) + b"}\n"
 
 
 def _split(lines: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
-    """Split lines into files; each must be consumed before the next is requested."""
-    waiting = next(lines, None)
+    """Split lines into files by count and size; consume each file's lines before requesting the next file."""
+    next_line = next(lines, None)
 
     def file() -> Iterator[bytes]:
-        nonlocal waiting
+        nonlocal next_line
         size = count = 0
-        while waiting is not None and count < MAX_REQUESTS and (not count or size + len(waiting) <= MAX_BYTES):
-            size, count = size + len(waiting), count + 1
-            line, waiting = waiting, next(lines, None)
+        while next_line is not None and count < MAX_REQUESTS and (not count or size + len(next_line) <= MAX_BYTES):
+            size += len(next_line)
+            count += 1
+            line = next_line
+            next_line = next(lines, None)
             yield line
 
-    while waiting is not None:
+    while next_line is not None:
         yield file()
 
 
@@ -184,9 +197,9 @@ def read_batch(
     Of several responses to a request, the first label counts.
 
     Args:
-        lines: of the service's output file.
+        lines: lines of the service's output file.
         template: the judge that wrote the requests.
-        ledger: gets the verdicts.
+        ledger: receives the verdicts.
         spend: called with the tokens of each group of stored responses.
 
     Returns:
@@ -198,24 +211,25 @@ def read_batch(
         ArtifactError: the verdicts cannot be written.
         DarklodeError: another model answered than requested; earlier lines are stored.
     """
-    judge, counts = short_name(template.judge_id), Counter[str]()
+    judge = short_name(template.judge_id)
+    counts = Counter[str]()
     buffered: list[tuple[CustomId, LlmReading]] = []
     answered: dict[CustomId, tuple[str, bool | None]] = {}
     try:
         for line in filter(bytes.strip, lines):
-            kind, name, reading = _read_line(line, judge, template)
-            if name and reading and not _is_first_label(counts, answered, kind, name, reading):
+            kind, custom_id, reading = _read_line(line, judge, template)
+            if custom_id and reading and not _is_first_label(counts, answered, kind, custom_id, reading):
                 continue
             counts[kind] += 1
-            if name and reading:
+            if custom_id and reading:
                 counts["renamed"] += bool(reading.other_model)
-                buffered.append((name, reading))
+                buffered.append((custom_id, reading))
             if len(buffered) == _STORE_AT_ONCE:
                 spend(_store_readings(buffered, template, ledger))
                 buffered = []
     finally:
         spend(_store_readings(buffered, template, ledger))
-    return +counts
+    return +counts  # without kinds whose count is 0
 
 
 def _is_first_label(
@@ -241,6 +255,7 @@ def _is_first_label(
 
 
 def _store_readings(buffered: list[tuple[CustomId, LlmReading]], template: RequestTemplate, ledger: Ledger) -> Usage:
+    """Write readings to the ledger; returns the tokens that they used."""
     pairs = {side: pa.array([getattr(name, side) for name, _ in buffered], pa.string()) for side in _SIDES}
     replies = reply_batch(enumerate(reading for _, reading in buffered)).replies
     ledger.add(template.judge_id, pa.table(pairs), replies)
@@ -248,6 +263,7 @@ def _store_readings(buffered: list[tuple[CustomId, LlmReading]], template: Reque
 
 
 def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str, CustomId | None, LlmReading | None]:
+    """Read a line: its kind (a key of `read_batch`'s counts), `custom_id` and reply, as far as they can be read."""
     try:
         record = json.loads(line)
         custom_id = record["custom_id"]

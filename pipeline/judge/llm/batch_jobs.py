@@ -31,7 +31,8 @@ from darklode.pipeline.judge.llm.batch_files import CustomId, batch_files, read_
 from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 
 _CLOCKS_DIFFER = 3600.0
-"""Maximum seconds by which the service's clock may be behind."""
+"""Seconds by which the service's clock may be behind ours. A batch is searched among those created since the
+submission, minus this tolerance: one missed because of a clock would be submitted, and paid for, twice."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,15 @@ class Submitted:
 
     Attributes:
         token: stored with the batch at the service, to find it again.
-        judge_id: of the judge.
-        run: of the pairs.
-        where: the service.
+        judge_id: id of the judge.
+        run: run that the pairs belong to.
+        where: service that got the file.
         calls: number of requests.
-        prompt_tokens, completion_tokens: upper estimates.
-        began: Unix time in seconds.
-        id: the batch's id at the service; None: unknown whether it was created.
-        account, cost: account that spending is booked to, and the estimated cost; empty: no account.
+        prompt_tokens, completion_tokens: upper estimates of the tokens of all requests.
+        began: time of the submission, Unix time in seconds.
+        id: the batch's id at the service; None while it is unknown whether the service created it.
+        account: account that spending is booked to; empty: none.
+        cost: estimated cost.
     """
 
     token: str
@@ -67,49 +69,52 @@ class BatchJournal:
     """Records of submitted files with results not yet fetched, of all judges and runs.
 
     Args:
-        root: of the cache; None: the user's cache folder.
+        root: folder of the cache; None: the user's cache folder.
     """
 
     def __init__(self, root: str | None) -> None:
-        self._root, self._parts = root, PartFiles(root, "batches", "batch", (".keys",))
+        self._root = root
+        self._parts = PartFiles(root, "batches", "batch", (".keys",))
 
     def all(self) -> list[Submitted]:
-        """All files, oldest first."""
+        """List all submitted files, oldest first."""
         submissions = (Submitted(record.pop("batch_id"), **record) for record in self._parts.records())
         return sorted(submissions, key=lambda submission: submission.began)
 
     def for_judge(self, judge_id: str) -> list[Submitted]:
-        """A judge's files, oldest first."""
+        """List a judge's submitted files, oldest first."""
         return [submission for submission in self.all() if submission.judge_id == judge_id]
 
     def pairs(self, judge_id: str) -> KeyIndex:
-        """The pairs in a judge's files."""
-        index, store = KeyIndex(), self._parts.store
-        for name in (name for submission in self.for_judge(judge_id) for name in self._parts.names(submission.token)):
-            index.add(from_bytes(np.frombuffer(store.read(name) or b"", np.uint8).reshape(-1, 16)))
+        """Collect the keys of the pairs in a judge's files, which must not be submitted again."""
+        index = KeyIndex()
+        for submission in self.for_judge(judge_id):
+            for name in self._parts.names(submission.token):
+                key_bytes = np.frombuffer(self._parts.store.read(name) or b"", np.uint8)
+                index.add(from_bytes(key_bytes.reshape(-1, 16)))
         return index
 
     def note(self, submission: Submitted, keys: Keys | None = None) -> None:
-        """Write a file's record; with `keys`, also its pairs."""
-        facts = asdict(submission)
-        self._parts.register(facts.pop("token"), **facts)
+        """Write or replace a file's record; with `keys`, also the keys of its pairs."""
+        record = asdict(submission)
+        self._parts.register(record.pop("token"), **record)
         if keys is not None:
             self._parts.write(submission.token, to_bytes(keys.reshape(-1)))
 
     def find(self, name: str) -> Submitted:
-        """The file with this batch id or token.
+        """Find the file with this batch id or token.
 
         Raises:
             MissingPart: there is none.
         """
-        every = self.all()
-        match = next((submission for submission in every if name in {submission.id, submission.token}), None)
-        if match is None:
-            other_names = ", ".join(submission.id or submission.token for submission in every) or "none"
+        submissions = self.all()
+        matching = next((submission for submission in submissions if name in {submission.id, submission.token}), None)
+        if matching is None:
+            other_names = ", ".join(submission.id or submission.token for submission in submissions) or "none"
             raise MissingPart(
                 f"no batch {name} is submitted (submitted: {other_names}); for another cache, set cache.root"
             )
-        return match
+        return matching
 
     def forget(self, submission: Submitted) -> None:
         """Delete a file's record, so that its pairs can be submitted again."""
@@ -124,12 +129,12 @@ class BatchJournal:
 
 
 class HostedJudge:
-    """A judge at a batch service.
+    """Submits a judge's requests to a batch service, and fetches the results.
 
     Args:
         template: the judge.
-        ledger: gets the verdicts.
-        journal: of submitted files.
+        ledger: receives the verdicts.
+        journal: records of submitted files.
         service: the batch service.
         budget: prices and limits of the judge.
     """
@@ -137,15 +142,18 @@ class HostedJudge:
     def __init__(
         self, template: RequestTemplate, ledger: Ledger, journal: BatchJournal, service: BatchService, budget: Budget
     ) -> None:
-        self._template, self._ledger, self._journal = template, ledger, journal
-        self._service, self._budget = service, budget
+        self._template = template
+        self._ledger = ledger
+        self._journal = journal
+        self._service = service
+        self._budget = budget
 
     def submit(self, blocks: Iterable[pa.Table], run: str) -> Iterator[Submitted]:
         """Submit requests file by file; yields each submitted file.
 
         Args:
-            blocks: rows of `PAIRS`, none of them submitted before.
-            run: of the pairs; no other process may submit pairs of it meanwhile.
+            blocks: tables with the columns of `PAIRS`, no pair of which was submitted before.
+            run: run that the pairs belong to; no other process may submit pairs of it meanwhile.
 
         Raises:
             DarklodeError: the service refuses, or a limit could be exceeded; earlier files stay submitted.
@@ -155,11 +163,12 @@ class HostedJudge:
             self._budget.reserve(Usage(submission.prompt_tokens, submission.completion_tokens))
         with tempfile.TemporaryDirectory(prefix="darklode-batch-") as scratch:
             for file, calls in batch_files(blocks, self._template, Path(scratch) / "calls.jsonl"):
-                keys, estimate = _read(file, self._template)
+                keys, estimate = _read_requests(file, self._template)
                 self._budget.reserve(estimate)
                 judge_id, where = self._template.judge_id, self._service.where
                 submission = Submitted(uuid.uuid4().hex, judge_id, run, where, calls, *estimate, began=time.time())
                 submission = replace(submission, account=self._budget.account, cost=self._budget.cost(estimate))
+                # The record is written first: after a crash, `settle` asks the service whether it got the file.
                 self._journal.note(submission, keys)
                 submission = replace(submission, id=self._service.start(file, submission.token))
                 self._journal.note(submission)
@@ -170,22 +179,23 @@ class HostedJudge:
         """Resolve files without a batch id: forget those that the service never got.
 
         Args:
-            run: no other process may submit pairs of it meanwhile.
+            run: run whose files are resolved; no other process may submit pairs of it meanwhile.
         """
         for submission in self._own_submissions():
             if self._with_id(submission).id is None and submission.run == run:
                 self._journal.forget(submission)
 
     def look(self) -> Iterator[tuple[Submitted, BatchState | None]]:
-        """All files at this service with their state; None if the batch may not exist.
+        """Yield all files at this service with the state of their batch; None if it is unknown whether there is a
+        batch.
 
         Raises:
             DarklodeError: the service does not answer; or, after all others, a batch no longer exists.
         """
-        gone = list[MissingPart]()
-        yield from self._states(gone)
-        if gone:
-            raise gone[0]
+        missing_errors = list[MissingPart]()
+        yield from self._states(missing_errors)
+        if missing_errors:
+            raise missing_errors[0]
 
     def fetch(self) -> Iterator[tuple[Submitted, BatchState | None, Counter[str]]]:
         """Store the results of finished batches; their pairs without a result can be submitted again.
@@ -197,22 +207,22 @@ class HostedJudge:
             DarklodeError: the service does not answer, or results cannot be stored; or, after all others, a batch or
                 its results no longer exist. Call again to continue.
         """
-        gone = list[MissingPart]()
-        for submission, state in self._states(gone):
+        missing_errors = list[MissingPart]()
+        for submission, state in self._states(missing_errors):
             counts = Counter[str]()
             if state and state.is_finished:
                 try:
                     counts = self._store_replies(state)
                 except BatchNotFound as error:  # store the other batches' results first
-                    gone.append(_lost_batch_error(submission, error))
+                    missing_errors.append(_lost_batch_error(submission, error))
                     continue
                 self._journal.forget(submission)
             yield submission, state, counts
-        if gone:
-            raise gone[0]
+        if missing_errors:
+            raise missing_errors[0]
 
     def _states(self, gone: list[MissingPart]) -> Iterator[tuple[Submitted, BatchState | None]]:
-        """Existing files with their state; errors of missing batches are appended to `gone`."""
+        """Yield existing files with their state; append the errors of missing batches to `gone`."""
         for submission in map(self._with_id, self._own_submissions()):
             try:
                 state = self._service.status(submission.id) if submission.id else None
@@ -222,6 +232,7 @@ class HostedJudge:
                 yield submission, state
 
     def _store_replies(self, state: BatchState) -> Counter[str]:
+        """Download a finished batch's files and write their verdicts to the ledger; returns `read_batch`'s counts."""
         counts = Counter[str]()
         with tempfile.TemporaryDirectory(prefix="darklode-batch-") as scratch:
             for number, file_id in enumerate(state.files):
@@ -234,6 +245,7 @@ class HostedJudge:
         self._budget.settle(NOTHING, used)
 
     def _own_submissions(self) -> list[Submitted]:
+        """List this judge's files at this service."""
         return [
             submission
             for submission in self._journal.for_judge(self._template.judge_id)
@@ -241,7 +253,7 @@ class HostedJudge:
         ]
 
     def _with_id(self, submission: Submitted) -> Submitted:
-        """The record with the batch id, if the service has one."""
+        """Add the batch id to a record without one, if the service has a batch with its token."""
         if submission.id is not None:
             return submission
         batch = self._service.find(submission.token, submission.began - _CLOCKS_DIFFER)
@@ -253,6 +265,7 @@ class HostedJudge:
 
 
 def _lost_batch_error(submission: Submitted, error: BatchNotFound) -> MissingPart:
+    """Build the error for a batch that the service no longer has."""
     name = submission.id or submission.token
     return MissingPart(
         f"{name}: {error}. If its results are lost, `darklode judge batch forget {name}` allows its "
@@ -260,15 +273,17 @@ def _lost_batch_error(submission: Submitted, error: BatchNotFound) -> MissingPar
     )
 
 
-def _read(file: Path, template: RequestTemplate) -> tuple[Keys, Usage]:
-    """The pairs of a file, and an upper estimate of its tokens."""
-    names, prompt, completion = list[CustomId](), 0, 0
+def _read_requests(file: Path, template: RequestTemplate) -> tuple[Keys, Usage]:
+    """Read the keys of the pairs of a file of requests, and an upper estimate of its tokens."""
+    custom_ids = list[CustomId]()
+    prompt_tokens = completion_tokens = 0
     with file.open("rb") as lines:
         for call in map(json.loads, lines):
-            name = CustomId.parse(call["custom_id"])
-            assert name
-            names.append(name)
+            custom_id = CustomId.parse(call["custom_id"])
+            assert custom_id
+            custom_ids.append(custom_id)
             max_usage = template.estimate(call["body"]["messages"][-1]["content"])
-            prompt, completion = prompt + max_usage.prompt, completion + max_usage.completion
-    pairs = pa.table({side: [getattr(name, side) for name in names] for side in VERDICTS.key})
-    return VERDICTS.keys(pairs), Usage(prompt, completion)
+            prompt_tokens += max_usage.prompt
+            completion_tokens += max_usage.completion
+    pairs = pa.table({side: [getattr(custom_id, side) for custom_id in custom_ids] for side in VERDICTS.key})
+    return VERDICTS.keys(pairs), Usage(prompt_tokens, completion_tokens)

@@ -31,19 +31,20 @@ tokens.
 """
 
 _FAILURES = 5
-"""A format is rejected after this many server errors, each followed by a successful plain call."""
+"""A format is rejected after this many server errors, each followed by a successful plain call: fewer could be a
+passing failure of the server."""
 
 
 async def probe(
     settings: LlmSettings, prompt: JudgePrompt, session: Session, say: Callable[[str], None] = lambda _line: None
 ) -> RequestTemplate:
-    """The served judge in the strictest output format that the server obeys, tested with an example of the prompt.
+    """Find the strictest output format that the server obeys, tested with an example of the prompt.
 
     Server errors are retried and do not reject a format (`ProbeRequest`).
 
     Args:
-        settings: of the judge.
-        prompt: with the labels.
+        settings: settings of the judge.
+        prompt: the judge's prompt, with its labels and examples.
         session: connections to the servers.
         say: receives warnings: the cost of reasoning tokens, missing probabilities, another model's name.
 
@@ -51,21 +52,22 @@ async def probe(
         DarklodeError: no server can be reached, no format is obeyed or gives a label, the servers serve different
             models, or another model answers.
     """
-    reason, name = "", await _identify_model(settings, prompt, session)
+    reason = ""
+    served = await _identify_model(settings, prompt, session)
     for form in forms(settings):
-        template = RequestTemplate(settings, prompt, form, name)
+        template = RequestTemplate(settings, prompt, form, served)
         trial = ProbeRequest(template, session)
         reading = await trial.result()
         if isinstance(reading, LlmReading):
-            thoughts = _reasoning_cost(settings, reading) if reading.has_reasoning else ""
-            for line in (
+            reasoning_warning = _reasoning_cost(settings, reading) if reading.has_reasoning else ""
+            for warning in (
                 reading.other_model,
-                thoughts,
+                reasoning_warning,
                 trial.truncation_warning(reading),
                 _no_probability_warning(form, settings, reason),
             ):
-                if line:
-                    say(line)
+                if warning:
+                    say(warning)
             return template
         reason = reading
     raise DarklodeError(
@@ -76,7 +78,7 @@ async def probe(
 
 
 async def _identify_model(settings: LlmSettings, prompt: JudgePrompt, session: Session) -> str:
-    """The served model (`served_identity`); waits for a server that does not answer."""
+    """Identify the served model (see `served_identity`); waits for a server that does not answer."""
     for _ in range(_TRIES):
         identity = await served_identity(settings, session)
         if identity is not None:
@@ -86,14 +88,16 @@ async def _identify_model(settings: LlmSettings, prompt: JudgePrompt, session: S
 
 
 def _no_probability_warning(form: OutputFormat, settings: LlmSettings, reason: str) -> str:
-    """Warning that labels will have no probability, and why; empty if they will."""
+    """Build a warning that labels will have no probability, and why; empty if they will."""
     if form.logprobs:
         return ""
     return f"labels of {settings.model} will have no probability: with log-probabilities requested, {reason}"
 
 
 def forms(settings: LlmSettings) -> Iterator[OutputFormat]:
-    """Output formats from strictest to loosest, each with log-probabilities first."""
+    """Yield the output formats that the settings allow, from strictest to loosest, each with log-probabilities
+    first.
+    """
     modes = ("choice", "json", "text") if settings.response_format == "auto" else (settings.response_format,)
     for mode in modes:
         if mode != "choice" or not settings.rationale:
@@ -113,11 +117,12 @@ class ProbeRequest:
     """
 
     def __init__(self, template: RequestTemplate, session: Session) -> None:
-        self._template, self._session = template, session
+        self._template = template
+        self._session = session
         self._is_truncated = False
 
     async def result(self) -> LlmReading | str:
-        """The reply to an example, or the reason why the format is not obeyed.
+        """Return the reply to an example, or the reason why the format is not obeyed.
 
         Raises:
             DarklodeError: no server answers for `retry_timeout` seconds, or a plain call is refused.
@@ -134,21 +139,23 @@ class ProbeRequest:
         return reason
 
     def truncation_warning(self, answer: LlmReading) -> str:
-        """Warning that the example's reply was truncated at a pair's max_tokens; empty if it was not.
+        """Build a warning that the example's reply was truncated at a pair's max_tokens; empty if it was not.
 
         Raises:
             DarklodeError: a reasoning model without a configured max_tokens: every reply would be truncated.
         """
         if not self._is_truncated:
             return ""
-        settings, max_tokens = self._template.settings, self._template.estimate("").completion
-        took, thinks = answer.values.get("completion_tokens"), _has_reasoning(answer)
-        subject = f"{settings.model} is a reasoning model, and its" if thinks else f"{settings.model}'s"
+        settings = self._template.settings
+        max_tokens = self._template.estimate("").completion
+        used_tokens = answer.values.get("completion_tokens")
+        has_reasoning = _has_reasoning(answer)
+        subject = f"{settings.model} is a reasoning model, and its" if has_reasoning else f"{settings.model}'s"
         message = (
             f"{subject} first reply was truncated at max_tokens {max_tokens}; with a higher limit it took "
-            f"{'an unknown number of' if took is None else f'{took:,}'} tokens"
+            f"{'an unknown number of' if used_tokens is None else f'{used_tokens:,}'} tokens"
         )
-        if thinks and not {"max_tokens", "max_completion_tokens"} & settings.extra_body.keys():
+        if has_reasoning and not {"max_tokens", "max_completion_tokens"} & settings.extra_body.keys():
             raise DarklodeError(
                 f"{message}. Raise the limit, e.g. judge.extra_body={{max_tokens: {_MAX_TOKENS_RETRIES[0]}}}, or turn "
                 "reasoning off, e.g. judge.extra_body={chat_template_kwargs: {enable_thinking: false}}"
@@ -156,7 +163,7 @@ class ProbeRequest:
         return f"{message}. Longer replies become null: raise judge.extra_body.max_tokens"
 
     async def _examine(self) -> LlmReading | str:
-        """As `result`, without retries: an off-topic task reveals an unconstrained server, then the example."""
+        """Test the format once: with an off-topic task, which reveals an unconstrained server, then with an example."""
         objection = self._objection(await self._off_topic_reply()) if self._template.form.mode != "text" else ""
         if objection:
             return objection
@@ -164,14 +171,14 @@ class ProbeRequest:
         return self._objection(reading, is_final=True) or reading
 
     def _objection(self, reading: LlmReading, *, is_final: bool = False) -> str:
-        """Why a reply shows that the format is not obeyed; empty if it is."""
+        """Say why a reply shows that the format is not obeyed; empty if it is."""
         missing = reading.values.get("no_probability") if is_final and self._template.form.logprobs else None
         if reading.is_readable and missing in {None, TIED, CONTRADICTED}:
             return ""
         return f"it answered {reading.values.get('raw_reply')!r}: {reading.values.get('error', missing)}"
 
     async def _off_topic_reply(self) -> LlmReading:
-        """Reply to an off-topic task, where only the parameters request a label; retried if unreadable."""
+        """Request a reply to an off-topic task, where only the parameters request a label; retried if unreadable."""
         body = json.loads(self._template.body(""))
         body["messages"] = [{"role": "user", "content": _OFF_TOPIC_TASK}]
         content = json.dumps(body).encode()
@@ -182,7 +189,7 @@ class ProbeRequest:
         return reading
 
     async def _example_reply(self) -> LlmReading:
-        """Reply to an example of the prompt; retried if unreadable."""
+        """Request a reply to an example of the prompt; retried if unreadable."""
         user, _ = self._template.fit_pair(_example(self._template.prompt), self._template.settings.max_chunk_tokens)
         body = self._template.body(user)
         for _ in range(_TRIES):
@@ -194,29 +201,29 @@ class ProbeRequest:
         return reading
 
     async def _read_untruncated(self, body: bytes, user: str) -> tuple[LlmReading, bool]:
-        """One reply, retried with a higher max_tokens if truncated, and whether it was."""
+        """Request one reply, again with a higher max_tokens if it was truncated; also returns whether it was."""
         reading = await self._read(body, self._template.estimate(user))
         if not reading.is_truncated:
             return reading, False
-        for room in _MAX_TOKENS_RETRIES:
+        for limit in _MAX_TOKENS_RETRIES:
             request = json.loads(body)
-            name = "max_completion_tokens" if "max_completion_tokens" in request else "max_tokens"
-            more = max(room, int(request.get(name) or 0))
-            content = json.dumps(request | {name: more}).encode()
+            field = "max_completion_tokens" if "max_completion_tokens" in request else "max_tokens"
+            max_tokens = max(limit, int(request.get(field) or 0))
+            content = json.dumps(request | {field: max_tokens}).encode()
             try:
-                roomy = await self._read(content, Usage(self._template.estimate(user).prompt, more))
+                longer_reading = await self._read(content, Usage(self._template.estimate(user).prompt, max_tokens))
             except RequestRejected:  # the context window is too short
                 continue
-            return roomy, True
+            return longer_reading, True
         return reading, True
 
     async def _read(self, body: bytes, estimate: Usage) -> LlmReading:
-        """One reply. A server error is not retried, since it may mean an unsupported parameter."""
+        """Request one reply. A server error is not retried, since it may mean an unsupported parameter."""
         call = chat_call(body, estimate, "a first try", {ServerError: 1})
         return read(await self._session.call(call), self._template)
 
     async def plain(self) -> None:
-        """A call without the format's parameters, retried until it succeeds.
+        """Make a call without the format's parameters, retried until it succeeds.
 
         Raises:
             DarklodeError: it is refused or never succeeds.
@@ -232,7 +239,7 @@ class ProbeRequest:
 
 
 def _example(prompt: JudgePrompt) -> PairText:
-    """The prompt's first example."""
+    """Return the prompt's first example, or a made-up pair for a prompt without examples."""
     if not prompt.examples:
         return PairText("weather", None, None, "It rains.")
     example = prompt.examples[0]
@@ -243,13 +250,15 @@ def _has_reasoning(answer: LlmReading) -> bool:
     """Whether the reply has reasoning tokens: reported, or implied by more tokens than the reply has bytes plus one end
     token.
     """
-    took, shown = answer.values.get("completion_tokens"), (answer.values.get("raw_reply") or "").encode()
-    return answer.has_reasoning or (took is not None and took > len(shown) + 1)
+    used_tokens = answer.values.get("completion_tokens")
+    reply_bytes = (answer.values.get("raw_reply") or "").encode()
+    return answer.has_reasoning or (used_tokens is not None and used_tokens > len(reply_bytes) + 1)
 
 
 def _reasoning_cost(settings: LlmSettings, reading: LlmReading) -> str:
-    """Warning about the cost of reasoning tokens."""
-    tokens, price = reading.values.get("completion_tokens"), settings.completion_price_per_million
+    """Build a warning about the cost of reasoning tokens."""
+    tokens = reading.values.get("completion_tokens")
+    price = settings.completion_price_per_million
     message = f"{settings.model} is a reasoning model"
     if tokens is not None:
         label = estimate_tokens(reading.values["raw_reply"])

@@ -19,70 +19,75 @@ from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.settings import LlmSettings
 
 SAMPLE = 50
-"""Calls made for an estimate."""
+"""Number of pairs judged for an estimate; more make it more precise, and cost more."""
 
 
 def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSettings, *, seed: int) -> Estimate:
     """Judge a random sample of the pairs without a verdict, and extrapolate.
 
     Args:
-        tables: `queries`, `chunks` and `pool`.
-        source: the language model.
-        ledger: existing verdicts; gets those of the sample.
-        settings: prices and concurrency.
-        seed: of the sample.
+        tables: must contain `queries`, `chunks` and `pool`.
+        source: the judge.
+        ledger: holds the existing verdicts, and receives those of the sample.
+        settings: settings of the judge, for its prices and concurrency.
+        seed: random seed of the sample.
 
     Raises:
         DarklodeError: the judge cannot continue.
     """
-    sample, to_ask = draw(iterate_unjudged(tables, ledger, source.judge_id, source.previous_version), SAMPLE, seed)
-    began = time.perf_counter()
+    sample, n_unjudged = draw(iterate_unjudged(tables, ledger, source.judge_id, source.previous_version), SAMPLE, seed)
+    start_time = time.perf_counter()
     replies = asyncio.run(LedgerJudge(source, ledger, settings.max_attempts).judge(sample)) if sample.num_rows else None
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     if replies is None:
         return Estimate(settings.model, tables.rows("pool"), 0, 0, 0, 0, 0.0, 0.0, 0.0, None)
-    factor = to_ask / sample.num_rows
-    prompt, completion = (_scale_tokens(replies[name], factor) for name in ("prompt_tokens", "completion_tokens"))
-    at_once = min(sample.num_rows, settings.max_concurrency)
+    scale = n_unjudged / sample.num_rows
+    prompt, completion = (_scale_tokens(replies[name], scale) for name in ("prompt_tokens", "completion_tokens"))
+    concurrency = min(sample.num_rows, settings.max_concurrency)
     return Estimate(
         settings.model,
         tables.rows("pool"),
-        to_ask,
+        n_unjudged,
         sample.num_rows,
         prompt,
         completion,
         _cost([prompt, completion], settings),
-        seconds * factor,
-        seconds * factor * at_once / settings.max_concurrency,
+        seconds * scale,
+        seconds * scale * concurrency / settings.max_concurrency,
         pc.mean(replies["relevant"].cast(pa.float64())).as_py(),
     )
 
 
 def draw(blocks: Iterable[pa.Table], n: int, seed: int) -> tuple[pa.Table, int]:
-    """A uniform sample of at most `n` rows, in row order, and the total number of rows.
+    """Draw a uniform sample of at most `n` rows, in row order; also returns the total number of rows.
 
     Reservoir sampling with random keys: the `n` rows with the smallest keys are kept; memory is one block plus the
     sample.
     """
-    random, count = np.random.default_rng(seed), 0
-    sample, numbers = None, np.empty(0)
+    random = np.random.default_rng(seed)
+    count = 0
+    sample = None
+    sort_keys = np.empty(0)
     for rows in blocks:
         count += rows.num_rows
         sample = rows if sample is None else pa.concat_tables([sample, rows])
-        numbers = np.concatenate([numbers, random.random(rows.num_rows)])
-        chosen = np.sort(np.argsort(numbers, kind="stable")[:n])
-        sample, numbers = sample.take(pa.array(chosen)), numbers[chosen]
+        sort_keys = np.concatenate([sort_keys, random.random(rows.num_rows)])
+        chosen = np.sort(np.argsort(sort_keys, kind="stable")[:n])
+        sample = sample.take(pa.array(chosen))
+        sort_keys = sort_keys[chosen]
     return pa.table({}) if sample is None else sample, count
 
 
 def _scale_tokens(tokens: pa.ChunkedArray, factor: float) -> int | None:
+    """Extrapolate the sample's tokens to all pairs; None if the server reports no tokens."""
     mean = pc.mean(tokens).as_py()
     return None if mean is None else round(mean * len(tokens) * factor)
 
 
 def _cost(tokens: list[int | None], prices: LlmSettings) -> float | None:
-    each = (prices.prompt_price_per_million, prices.completion_price_per_million)
+    """Compute the cost of prompt and completion tokens; None if tokens or prices are unknown."""
+    token_prices = (prices.prompt_price_per_million, prices.completion_price_per_million)
     token_counts = [count for count in tokens if count is not None]
-    if len(token_counts) < len(tokens) or not any(each):
+    if len(token_counts) < len(tokens) or not any(token_prices):
         return None
-    return sum(count * price for count, price in zip(token_counts, each, strict=True)) / 1e6
+    return sum(count * price for count, price in zip(token_counts, token_prices, strict=True)) / 1e6

@@ -34,7 +34,7 @@ MAX_CONSECUTIVE_REFUSALS = 100
 """After this many consecutive refused pairs the judge stops: the server is at fault, not the pairs."""
 
 IDENTITY_TIMEOUT = 5.0
-"""Timeout of the first `/models` request; without a reply the ledger may still identify the judge."""
+"""Seconds to wait for the first `/models` request; without a reply the ledger may still identify the judge."""
 
 T = TypeVar("T")
 
@@ -46,9 +46,9 @@ class LlmJudge(StreamingJudge):
     is needed until a pair is missing.
 
     Args:
-        settings: of the kind `llm`.
+        settings: settings of the judge kind `llm`.
         say: receives warnings, e.g. when a server goes down or comes back.
-        root: of the cache with verdicts and spending; None: the user's cache folder.
+        root: folder of the cache with verdicts and spending; None: the user's cache folder.
 
     Raises:
         SettingsError: the prompt or a URL is invalid.
@@ -60,8 +60,11 @@ class LlmJudge(StreamingJudge):
         say: Callable[[str], None] = lambda _line: None,
         root: str | None = None,
     ) -> None:
-        self._settings, self._prompt, self._endpoint = settings, load_prompt(settings.prompt), endpoint_of(settings)
-        self._root, self._say = root, say
+        self._settings = settings
+        self._prompt = load_prompt(settings.prompt)
+        self._endpoint = endpoint_of(settings)
+        self._root = root
+        self._say = say
         self._begun = self._is_probed = False
 
     @cached_property
@@ -79,7 +82,7 @@ class LlmJudge(StreamingJudge):
 
     @property
     def judge_id(self) -> str:
-        """Id of `template`."""
+        """The judge's id: model, prompt, output format, and a hash of everything that can change a verdict."""
         return self.template.judge_id
 
     @property
@@ -110,8 +113,8 @@ class LlmJudge(StreamingJudge):
             MissingPart: the key is missing.
             DarklodeError: no server can be reached, or none can judge (`probe`).
         """
-        name = self._served_identity()
-        template = self._template_in_ledger(name) if name is not None else self._only_template_in_ledger()
+        served = self._served_identity()
+        template = self._template_in_ledger(served) if served is not None else self._only_template_in_ledger()
         if template:
             if not template.form.logprobs:
                 self._say(
@@ -119,9 +122,9 @@ class LlmJudge(StreamingJudge):
                     "log-probabilities. To judge again with log-probabilities, set another judge.revision"
                 )
             return template
-        if name and (unnamed := self._template_in_ledger("")):
+        if served and (unnamed := self._template_in_ledger("")):
             self._say(
-                f"{self._settings.model} is served as {name}, so all pairs are judged again. The ledger has verdicts "
+                f"{self._settings.model} is served as {served}, so all pairs are judged again. The ledger has verdicts "
                 f"of {unnamed.judge_id}, whose served model is unknown: to reuse them, set judge.trust_model_name"
             )
         probed = self._run_in_thread(lambda session: probe(self._settings, self._prompt, session, self._say))
@@ -135,11 +138,11 @@ class LlmJudge(StreamingJudge):
             async with self._client.session() as session:
                 return await work(session)
 
-        with Background() as apart:
-            return apart.run(run_loop(), lambda: None)
+        with Background() as background:
+            return background.run(run_loop(), lambda: None)
 
     def _served_identity(self) -> str | None:
-        """The served model; None if no server answers within `IDENTITY_TIMEOUT`."""
+        """Ask the servers for the served model; None if no server answers within `IDENTITY_TIMEOUT`."""
         try:
             return self._run_in_thread(
                 lambda session: asyncio.wait_for(served_identity(self._settings, session), IDENTITY_TIMEOUT)
@@ -149,25 +152,28 @@ class LlmJudge(StreamingJudge):
 
     @property
     def _forms(self) -> list[RequestTemplate]:
+        """A template per output format that the settings allow, strictest first."""
         return [RequestTemplate(self._settings, self._prompt, form) for form in forms(self._settings)]
 
     def _template_in_ledger(self, name: str) -> RequestTemplate | None:
-        """Template of a served model, in the strictest format with verdicts in the ledger; None without verdicts."""
+        """Find the template of a served model, in the strictest format with verdicts in the ledger; None without
+        verdicts.
+        """
         ledger = Ledger(self._root)
-        each = (replace(template, served=name) for template in self._forms)
-        return next((form for form in each if any(map(ledger.has_owner, form.ids))), None)
+        candidates = (replace(template, served=name) for template in self._forms)
+        return next((template for template in candidates if any(map(ledger.has_owner, template.ids))), None)
 
     def _only_template_in_ledger(self) -> RequestTemplate | None:
-        """The same for any served model, if the ledger has verdicts of exactly one."""
+        """Find the template of any served model, if the ledger has verdicts of exactly one; warns if of several."""
         owners = Ledger(self._root).owners()
         templates = [template for form in self._forms for owner in owners if (template := form.template_for(owner))]
-        names = sorted({form.served or form.settings.model for form in templates})
-        if len(names) > 1:
+        served_models = sorted({form.served or form.settings.model for form in templates})
+        if len(served_models) > 1:
             self._say(
-                f"the ledger has verdicts of several models under one name ({', '.join(names)}), so a server must tell "
-                "which one it serves"
+                f"the ledger has verdicts of several models under one name ({', '.join(served_models)}), so a server "
+                "must tell which one it serves"
             )
-        return templates[0] if len(names) == 1 else None
+        return templates[0] if len(served_models) == 1 else None
 
     def recall_replies(self, replies: pa.Table) -> pa.Table:
         """Apply the current reading rules to verdicts from the ledger."""
@@ -175,12 +181,13 @@ class LlmJudge(StreamingJudge):
 
     async def stream(self, pairs: pa.Table) -> AsyncGenerator[ReplyBatch]:
         template = await asyncio.to_thread(lambda: self.template)
-        cases, self._begun = Cases(pairs, template, self.counters), True
+        cases = Cases(pairs, template, self.counters)
+        self._begun = True
         async with self._client.session() as session:
             await self._check(session, template)
             async with aclosing(session.results(by_query(pairs), cases.judge)) as results:
-                async for some in results:
-                    yield reply_batch(some)
+                async for readings in results:
+                    yield reply_batch(readings)
 
     async def _check(self, session: Session, template: RequestTemplate) -> None:
         """Check that the servers serve this judge and obey its output format.
@@ -191,12 +198,12 @@ class LlmJudge(StreamingJudge):
         if self._is_probed:
             return
         form = template.form
-        same = self._settings.model_copy(update={"response_format": form.mode})
-        probed = await probe(same, self._prompt, session, self._say)
+        fixed_format = self._settings.model_copy(update={"response_format": form.mode})
+        probed = await probe(fixed_format, self._prompt, session, self._say)
         if probed.served != template.served:
             raise DarklodeError(
-                f"{self._endpoint.name} now serves {probed.served or same.model}, but the ledger's verdicts are by "
-                f"{template.served or same.model}: run again to judge all pairs with the served model"
+                f"{self._endpoint.name} now serves {probed.served or fixed_format.model}, but the ledger's verdicts "
+                f"are by {template.served or fixed_format.model}: run again to judge all pairs with the served model"
             )
         if form.logprobs and not probed.form.logprobs:
             raise DarklodeError(
@@ -207,7 +214,7 @@ class LlmJudge(StreamingJudge):
 
 
 def endpoint_of(settings: LlmSettings) -> Endpoint:
-    """Servers, limits and prices of a judge."""
+    """Build the endpoint (servers, limits and prices) of a judge."""
     return Endpoint(
         section="judge",
         model=settings.model,
@@ -230,9 +237,10 @@ class Case:
     """A pair being judged.
 
     Attributes:
-        name: for messages.
-        user: its user message.
-        truncated: whether the chunk was cut.
+        pair: the pair's texts.
+        name: ids of query and chunk, for messages.
+        user: the user message of the request.
+        truncated: whether the chunk in it was truncated.
     """
 
     pair: PairText
@@ -242,34 +250,38 @@ class Case:
 
 
 class Cases:
-    """Judges rows of a table.
+    """Judges pairs by their row number in a table.
 
     Args:
-        pairs: rows of `PAIRS`.
+        pairs: a table with the columns of `PAIRS`.
         template: builds requests and reads replies.
         counters: updated with each verdict.
     """
 
     def __init__(self, pairs: pa.Table, template: RequestTemplate, counters: Counters) -> None:
-        self._template, self._counters, self._settings = template, counters, template.settings
+        self._template = template
+        self._counters = counters
+        self._settings = template.settings
         columns = ("query_id", "chunk_id", "query", "title", "heading", "text")
         self._rows = list(zip(*(pairs[name].to_pylist() for name in columns), strict=True))
         self._refusals = 0
 
     async def judge(self, row: int, lane: Lane) -> tuple[int, LlmReading]:
-        """Row and verdict of a pair, with up to `attempts` replies.
+        """Judge the pair of a row, with up to `max_attempts` replies; returns the row and its verdict.
 
         Raises:
             DarklodeError, Stopped: see `Session.call`; or too many consecutive pairs were refused.
         """
         case = self._case(row)
-        body, estimate, earlier = self._template.body(case.user), self._template.estimate(case.user), None
+        body = self._template.body(case.user)
+        estimate = self._template.estimate(case.user)
+        previous_reading = None
         for attempt in range(self._settings.max_attempts):
             self._counters.asked_again += attempt > 0
             reading = await self._reply(case, body, estimate, lane)
-            if earlier:
-                reading.add_usage(earlier)
-            earlier = reading
+            if previous_reading:
+                reading.add_usage(previous_reading)
+            previous_reading = reading
             if reading.is_readable or reading.is_refused:
                 break
             raw_reply = reading.values.get("raw_reply")
@@ -280,27 +292,31 @@ class Cases:
         return row, reading
 
     def _case(self, row: int) -> Case:
+        """Build the case of a row, with its chunk truncated to `max_chunk_tokens`."""
         query_id, chunk_id, *texts = self._rows[row]
         pair = PairText(*texts)
         user, cut = self._template.fit_pair(pair, self._settings.max_chunk_tokens)
         return Case(pair, f"{query_id} and {chunk_id}", user, cut)
 
     async def _reply(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> LlmReading:
-        """One reply; if the server calls the pair too long, its chunk is halved once."""
+        """Request one reply; if the server rejects the pair as too long, halve its chunk and request once more."""
         try:
             return await self._ask(case, body, estimate, lane)
         except RequestRejected as error:
             if not error.too_long:
                 return self._refusal_reading(case, error)
         tokens = min(estimate_tokens(case.pair.chunk), self._settings.max_chunk_tokens)
-        case.user, case.truncated = self._template.fit_pair(case.pair, max(1, tokens // 2))[0], True
+        case.user, _ = self._template.fit_pair(case.pair, max(1, tokens // 2))
+        case.truncated = True
         try:
-            body, estimate = self._template.body(case.user), self._template.estimate(case.user)
+            body = self._template.body(case.user)
+            estimate = self._template.estimate(case.user)
             return await self._ask(case, body, estimate, lane)
         except RequestRejected as error:
             return self._refusal_reading(case, error)
 
     async def _ask(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> LlmReading:
+        """Make one call and read its reply; counts cached tokens, and ends a series of refusals."""
         tries: dict[type[TransientError], int] = {UnparsableReply: self._settings.max_attempts}
         completion = await lane.call(chat_call(body, estimate, case.name, tries))
         self._refusals = 0
@@ -309,6 +325,7 @@ class Cases:
         return reading
 
     def _refusal_reading(self, case: Case, error: RequestRejected) -> LlmReading:
+        """Build the reading of a refused pair; an error after `MAX_CONSECUTIVE_REFUSALS`."""
         self._refusals += 1
         if self._refusals >= MAX_CONSECUTIVE_REFUSALS:
             raise DarklodeError(
@@ -321,7 +338,7 @@ class Cases:
 
 
 def by_query(pairs: pa.Table) -> Iterator[list[int]]:
-    """Row numbers of each query."""
+    """Yield the row numbers of each query's pairs, so that its calls share a prefix."""
     if not pairs.num_rows:
         return
     codes = _combine(pairs["query_hash"]).dictionary_encode().indices.to_numpy()
@@ -331,5 +348,6 @@ def by_query(pairs: pa.Table) -> Iterator[list[int]]:
 
 
 def _combine(column: pa.ChunkedArray) -> pa.Array:
+    """Join a column's chunks into one array; `combine_chunks` alone may return several."""
     combined = column.combine_chunks()
     return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined

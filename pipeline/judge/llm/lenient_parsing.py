@@ -13,33 +13,49 @@ _END_OF_THOUGHTS = "</think>"
 
 
 def find_answer(reply: str) -> str:
-    """The reply without leading reasoning and without a code fence."""
+    """Return the reply without leading reasoning and without a code fence."""
     reply_text = reply[thoughts_in(reply) :].strip()
     fenced = _FENCE.fullmatch(reply_text) if reply_text.startswith("```") else None
     return fenced[1].strip() if fenced else reply_text
 
 
 def thoughts_in(reply: str) -> int:
-    """Length of the reasoning at the start of a reply; if the prompt opened it, the reply contains only the end tag."""
-    thoughts, end, _ = reply.partition(_END_OF_THOUGHTS)
-    opened = thoughts.lstrip().startswith("<think>")
-    return len(thoughts + end) if end and (opened or not thoughts.lstrip().startswith(("{", "```"))) else 0
+    """Count the characters of reasoning at the start of a reply, with its tags.
+
+    If the prompt opened the reasoning, the reply contains only the end tag.
+    """
+    reasoning, end_tag, _ = reply.partition(_END_OF_THOUGHTS)
+    has_start_tag = reasoning.lstrip().startswith("<think>")
+    return (
+        len(reasoning + end_tag)
+        if end_tag and (has_start_tag or not reasoning.lstrip().startswith(("{", "```")))
+        else 0
+    )
 
 
 def find_label(value: object, labels: Sequence[str]) -> str | None:
-    """The label, ignoring case, quotes and a final punctuation mark; None if it is not exactly one label."""
-    folded = fold(labels)
-    names = {folded(label_name): label_name for label_name in labels}
+    """Read the label of a reply, ignoring case, quotes and a final punctuation mark; None if it is not exactly one
+    label.
+    """
+    fold_case = fold(labels)
+    label_by_folded = {fold_case(label_name): label_name for label_name in labels}
     text = str(value) if type(value) is int else value
     return (
-        next((names[candidate] for candidate in map(folded, _variants(text)) if candidate in names), None)
+        next(
+            (
+                label_by_folded[candidate]
+                for candidate in map(fold_case, _variants(text))
+                if candidate in label_by_folded
+            ),
+            None,
+        )
         if isinstance(text, str)
         else None
     )
 
 
 def fold(labels: Sequence[str]) -> Callable[[str], str]:
-    """Case folding, or identity if labels differ only in case."""
+    """Return the function for comparing labels: case folding, or identity if labels differ only in case."""
     return _fold(tuple(labels))
 
 
@@ -49,7 +65,7 @@ def _fold(labels: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _variants(text: str) -> Iterator[str]:
-    """The text, stripped step by step of punctuation and quotes."""
+    """Yield the text, stripped step by step of punctuation and quotes."""
     yield (stripped := text.strip())
     for step in (_strip_end, _strip_quotes, _strip_end):
         yield (stripped := step(stripped))

@@ -13,7 +13,7 @@ from darklode.pipeline.judge.llm import lenient_parsing
 Tokens = Sequence[Mapping[str, Any]]
 """`logprobs.content` of a chat completion, or a part of it: texts, log-probabilities, alternatives."""
 
-_KEPT_BEGINNINGS = 1 << 12
+_CACHED_PREFIXES = 1 << 12  # prefixes repeat in nearly all replies, so few need to be remembered
 
 _MAX_SUM = 1.01
 """Maximum sum of the probabilities of a token's alternatives; above 1, since servers round."""
@@ -35,17 +35,18 @@ class NoProbability(Exception):
 
 
 def content_tokens(tokens: Tokens, content: str, thoughts: str = "") -> Tokens:
-    """The tokens of a reply's content; empty if they cannot be identified.
+    """Select the tokens of a reply's content; empty if they cannot be identified.
 
     A server that separates reasoning from content returns the tokens of both, reasoning first (vLLM with a reasoning
     parser).
 
     Args:
-        tokens: of the whole reply.
-        content: of its message.
-        thoughts: reasoning of its message, if returned.
+        tokens: tokens of the whole reply.
+        content: content of its message.
+        thoughts: reasoning of its message, if the server returned it separately.
     """
-    texts, end = [token["token"] for token in tokens], len(tokens)
+    texts = [token["token"] for token in tokens]
+    end = len(tokens)
     while end:
         start = _start_of_end(texts[:end], content.strip())
         if start is not None:
@@ -58,7 +59,7 @@ def content_tokens(tokens: Tokens, content: str, thoughts: str = "") -> Tokens:
 
 
 def _start_of_end(texts: Sequence[str], ending: str) -> int | None:
-    """Index from which the texts, joined, equal `ending`; None if there is none."""
+    """Find the index from which the texts, joined and stripped, equal `ending`; None if there is none."""
     joined, start = "", len(texts)
     while start and len(joined.strip()) < len(ending):
         start -= 1
@@ -67,12 +68,12 @@ def _start_of_end(texts: Sequence[str], ending: str) -> int | None:
 
 
 def start_of(label: str, tokens: Tokens, *, key: bool) -> int | None:
-    """Character offset of the label's last occurrence in the tokens; None if it does not occur, or as a key value
-    occurs more than once.
+    """Find the character offset of the label's last occurrence in the tokens; None if it does not occur, or as a key
+    value occurs more than once.
 
     Args:
-        label: as it was read.
-        tokens: of the content.
+        label: label as it was read from the reply.
+        tokens: tokens of the content.
         key: whether it is the value of the key "label" in a JSON object.
     """
     before = r'(?<!\\)"label"\s*:\s*"?\s*' if key else ""
@@ -81,36 +82,38 @@ def start_of(label: str, tokens: Tokens, *, key: bool) -> int | None:
 
 
 def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> dict[str, float]:
-    """Probability of each label, renormalized over the labels.
+    """Compute the probability of each label, renormalized over the labels.
 
     At each token of the label, every alternative that is a prefix of exactly one label adds its probability to that
     label; labels with a common prefix are resolved at later tokens. Alternatives that lead to no label are ignored.
 
     Args:
-        tokens: of the content.
-        start: character offset of the label.
-        labels: none is a prefix of another.
+        tokens: tokens of the content.
+        start: character offset of the label in the content.
+        labels: labels of the prompt; none may be a prefix of another.
 
     Raises:
         NoProbability: the tokens are not a label, have no alternatives, or have impossible log-probabilities.
     """
     mass = dict.fromkeys(labels, 0.0)
-    text, path, n_alternatives = "", 0.0, 0
-    skipped = 0
+    text = ""  # of the label so far
+    text_logprob = 0.0
+    n_alternatives = 0
+    end = 0  # character offset of the end of the current token
     for token in tokens:
-        before = max(0, start - skipped)
-        skipped += len(token["token"])
-        if skipped <= start:
+        before = max(0, start - end)  # characters of the token before the label
+        end += len(token["token"])
+        if end <= start:
             continue
         alternatives = _alternatives(token)
         n_alternatives += len(alternatives) - 1
         for alternative in alternatives:
             if alternative["token"][:before] == token["token"][:before]:
-                led = _labels_with_prefix(text + alternative["token"][before:], labels)
-                if len(led) == 1:
-                    mass[led[0]] += math.exp(path + alternative["logprob"])
+                matching_labels = _labels_with_prefix(text + alternative["token"][before:], labels)
+                if len(matching_labels) == 1:
+                    mass[matching_labels[0]] += math.exp(text_logprob + alternative["logprob"])
         text += token["token"][before:]
-        path += token["logprob"]
+        text_logprob += token["logprob"]
         if len(_labels_with_prefix(text, labels)) == 1 and text.strip():
             break
     if len(_labels_with_prefix(text, labels)) != 1:
@@ -124,7 +127,7 @@ def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> 
 
 
 def _alternatives(token: Mapping[str, Any]) -> Tokens:
-    """The chosen token and its alternatives, each once.
+    """List the chosen token and its alternatives, each once.
 
     Raises:
         NoProbability: the probabilities sum to more than `_MAX_SUM`, e.g. if a server returns probabilities instead of
@@ -140,9 +143,9 @@ def _alternatives(token: Mapping[str, Any]) -> Tokens:
     return alternatives
 
 
-@lru_cache(_KEPT_BEGINNINGS)
+@lru_cache(_CACHED_PREFIXES)
 def _labels_with_prefix(text: str, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Labels that a reply with this beginning is, or can become."""
+    """List the labels that a reply with this beginning is, or can become."""
     fold = lenient_parsing.fold(labels)
     prefix = fold(text.lstrip())
     return tuple(label for label in labels if _begins_label(prefix, fold(label))) if prefix else labels

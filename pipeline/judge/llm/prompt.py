@@ -17,8 +17,8 @@ from darklode.schemas.section import Section
 
 Message = dict[str, str]
 
-_NAME_CHARACTERS = 40
-_KEPT_TEXTS = 1 << 12
+_NAME_CHARACTERS = 40  # a longer text after a grade in the system text is a sentence, not the grade's name
+_CACHED_TEXTS = 1 << 12  # quoted texts; a query's pairs come together, so few need to be remembered
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,16 @@ class LabelExample(Section):
 
 
 class JudgePromptHead(Section):
-    """Content of prompt.yaml."""
+    """Content of prompt.yaml.
+
+    Attributes:
+        version: version of the prompt; part of the judge's id.
+        domain: description of the corpus for the system text.
+        labels: grade of each label.
+        relevant_from: lowest grade that counts as relevant.
+        answer: instructions for the reply's format.
+        again: message after an unreadable reply.
+    """
 
     version: int
     domain: str = ""
@@ -70,7 +79,7 @@ class JudgePromptHead(Section):
         grades = list(self.labels.values())
         if len(set(grades)) < len(grades) or not min(grades) < self.relevant_from <= max(grades) or min(grades) < 0:
             raise ValueError("labels need distinct grades >= 0, some below relevant_from and some not")
-        if any(prefix != other and prefix.startswith(other) for prefix in self.labels for other in self.labels):
+        if any(label != other and label.startswith(other) for label in self.labels for other in self.labels):
             raise ValueError("no label may be a prefix of another")
         return self
 
@@ -83,11 +92,11 @@ class JudgePrompt:
     """A validated prompt.
 
     Attributes:
-        name: of its folder.
-        head: version, labels, reply formats.
+        name: name of its folder.
+        head: content of prompt.yaml: version, labels, reply formats.
         system: template of the system message.
         user: template of the user message.
-        examples: in order.
+        examples: few-shot examples, in the order of the system message.
     """
 
     name: str
@@ -111,11 +120,11 @@ class JudgePrompt:
         """Names of the grades from `relevant_from` up, highest first; empty for a binary prompt."""
         if not self.is_graded:
             return {}
-        called = {grade: self._label_name(label) for label, grade in self.head.labels.items()}
-        return {grade: called[grade] for grade in sorted(called, reverse=True) if grade >= self.head.relevant_from}
+        names = {grade: self._label_name(label) for label, grade in self.head.labels.items()}
+        return {grade: names[grade] for grade in sorted(names, reverse=True) if grade >= self.head.relevant_from}
 
     def _label_name(self, label: str) -> str:
-        """The label if it is a word, or its name in the system text, as in `3: made for this query. …`."""
+        """Return the label if it is a word, or else its name in the system text, as in `3: made for this query. …`."""
         if not label.isdigit():
             return label
         match = re.search(rf"^{re.escape(label)}: ([^.\n]{{1,{_NAME_CHARACTERS}}})[.\n]", self.system, re.MULTILINE)
@@ -133,19 +142,21 @@ class JudgePrompt:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def system_text(self, answer: str) -> str:
-        """The system message, the same for every pair.
+        """Build the system message, which is the same for every pair.
 
         Args:
             answer: the format instruction, one of `head.answer`.
         """
-        shown = "\n\n".join(self._example(example) for example in self.examples)
-        values = {"domain": self.head.domain, "examples": shown, "answer": answer}
+        examples_text = "\n\n".join(self._example(example) for example in self.examples)
+        values = {"domain": self.head.domain, "examples": examples_text, "answer": answer}
         return Template(self.system).fill(values)
 
     def user_text(self, pair: PairText) -> str:
-        """The user message of a pair, quoted; lines with an unknown title or heading are left out."""
-        around = {"query": pair.query, "title": pair.title, "heading": pair.heading}
-        values = {name: self._quoted_once(text) for name, text in around.items() if text is not None}
+        """Build the user message of a pair, with its texts quoted; lines with an unknown title or heading are left
+        out.
+        """
+        repeated_texts = {"query": pair.query, "title": pair.title, "heading": pair.heading}
+        values = {name: self._quoted_once(text) for name, text in repeated_texts.items() if text is not None}
         values["chunk"] = self.quoting.quote(pair.chunk)
         return self._user_template(pair.title is not None, pair.heading is not None).fill(values)
 
@@ -157,28 +168,34 @@ class JudgePrompt:
     @cached_property
     def _quoted_once(self) -> Callable[[str], str]:
         """Cached quoting for texts that repeat across pairs: queries, titles, headings."""
-        return lru_cache(_KEPT_TEXTS)(self.quoting.quote)
+        return lru_cache(_CACHED_TEXTS)(self.quoting.quote)
 
     @cached_property
     def _user_template(self) -> Callable[[bool, bool], Template]:
-        """User templates by presence of title and heading."""
+        """Cached function that builds the user template, given whether title and heading are known."""
 
         @cache
-        def lines(title: bool, heading: bool) -> Template:
+        def build_template(title: bool, heading: bool) -> Template:
             unknown = {name for name, value in (("title", title), ("heading", heading)) if not value}
             template_lines = (line for line in self.user.split("\n") if unknown.isdisjoint(Template(line).names))
             return Template("\n".join(template_lines))
 
-        return lines
+        return build_template
 
     def messages(self, pair: PairText, answer: str) -> list[Message]:
-        """Chat messages for a pair."""
+        """Build the chat messages for a pair.
+
+        Args:
+            pair: the pair's texts.
+            answer: the format instruction, one of `head.answer`.
+        """
         return [
             {"role": "system", "content": self.system_text(answer)},
             {"role": "user", "content": self.user_text(pair)},
         ]
 
     def _example(self, example: Example) -> str:
+        """Format an example for the system message."""
         return f"{self.user_text(example.pair)}\nLabel: {example.label}\nWhy: {example.reason}"
 
 

@@ -38,8 +38,8 @@ UNRECORDED = "judged by an earlier version, which recorded no reason"
 _DROPPED = "the reply is contradictory: "
 """Prefix of the error with which an earlier version dropped labels that contradict their log-probabilities."""
 
-_LONGEST_RAW = 4000
-_ROUNDING = 1e-9
+_MAX_RAW_CHARACTERS = 4000  # of an unreadable reply that the ledger stores
+_ROUNDING = 1e-9  # difference of probabilities below which they count as equal
 
 
 @dataclass
@@ -74,7 +74,7 @@ class LlmReading:
 
 
 def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading:
-    """A reply's label, probability and usage; an unreadable reply gives the raw text and an error.
+    """Read a reply's label, probability and usage; an unreadable reply gives the raw text and an error.
 
     The label is the one that the model wrote. Log-probabilities that are impossible, tied, or contradict the label give
     no probability.
@@ -86,14 +86,17 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
     Raises:
         DarklodeError: the reply names another model, and `judge.trust_model_name` is not set.
     """
-    other = other_model(completion, template.settings)
-    if other and not template.settings.trust_model_name:
-        raise DarklodeError(other)
-    choice, prompt = completion["choices"][0], template.prompt
+    model_warning = other_model(completion, template.settings)
+    if model_warning and not template.settings.trust_model_name:
+        raise DarklodeError(model_warning)
+    choice = completion["choices"][0]
+    prompt = template.prompt
     content = choice["message"].get("content")
-    thought = _thought_tokens(choice["message"], completion.get("usage"))
+    has_reasoning = _has_reasoning(choice["message"], completion.get("usage"))
     values = {"attempts": 1} | _usage(completion)
-    reading = LlmReading(values, has_reasoning=thought, is_truncated=is_truncated(choice), other_model=other)
+    reading = LlmReading(
+        values, has_reasoning=has_reasoning, is_truncated=is_truncated(choice), other_model=model_warning
+    )
     try:
         _check(choice, content)
         label, reason = template.form.read(content, prompt.labels)
@@ -102,29 +105,30 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
     else:
         reading.values |= {"raw_reply": content, "rationale": reason} | _label(label, prompt)
         try:
-            shares = _label_probabilities(choice, label, template.form, prompt)
-            reading.values |= _probability(label, shares, prompt)
+            probabilities = _label_probabilities(choice, label, template.form, prompt)
+            reading.values |= _probability(label, probabilities, prompt)
         except NoProbability as error:
-            reading.values |= {"no_probability": str(error)} | (
-                {"contradicted": True} if str(error) == CONTRADICTED else {}
-            )
+            reading.values["no_probability"] = str(error)
+            if str(error) == CONTRADICTED:
+                reading.values["contradicted"] = True
     return reading
 
 
 def _raw(message: Mapping[str, Any]) -> str | None:
-    """The content, or else the refusal."""
+    """Return the start of the content, or else of the refusal; None if there is neither."""
     content = message.get("content")
     raw = content if isinstance(content, str) else message.get("refusal")
-    return str(raw)[:_LONGEST_RAW] if raw else None
+    return str(raw)[:_MAX_RAW_CHARACTERS] if raw else None
 
 
 def _thoughts(message: Mapping[str, Any]) -> str:
-    """Reasoning that the server returns separately, under either of the two common field names."""
+    """Return the reasoning that the server returns separately, under either of the two common field names."""
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     return reasoning if isinstance(reasoning, str) else ""
 
 
-def _thought_tokens(message: Mapping[str, Any], usage: object) -> bool:
+def _has_reasoning(message: Mapping[str, Any], usage: object) -> bool:
+    """Whether the model reasoned: separately, as reported in the usage, or at the start of the content."""
     details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
     hidden = parse_count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
     content = message.get("content")
@@ -134,6 +138,7 @@ def _thought_tokens(message: Mapping[str, Any], usage: object) -> bool:
 
 
 def _check(choice: Mapping[str, Any], content: object) -> None:
+    """Raise `NoLabelFound` if the reply is incomplete or empty."""
     if why := incomplete_reason(choice):
         raise NoLabelFound(why)
     if not isinstance(content, str) or not content.strip():
@@ -143,41 +148,44 @@ def _check(choice: Mapping[str, Any], content: object) -> None:
 def _label_probabilities(
     choice: Mapping[str, Any], label: str, form: OutputFormat, prompt: JudgePrompt
 ) -> dict[str, float]:
-    """Probabilities of the labels.
+    """Compute the probabilities of the labels from the reply's log-probabilities.
 
     Raises:
         NoProbability: log-probabilities are missing, do not cover the label, or are impossible.
     """
-    logprobs, message = choice.get("logprobs"), choice["message"]
+    logprobs = choice.get("logprobs")
+    message = choice["message"]
     if not form.logprobs or not isinstance(logprobs, dict) or not (tokens := logprobs.get("content")):
         raise NoProbability(NOT_GIVEN)
     try:
-        own = content_tokens(tokens, message["content"], _thoughts(message))
-        start = start_of(label, own, key=form.is_object)
+        reply_tokens = content_tokens(tokens, message["content"], _thoughts(message))
+        start = start_of(label, reply_tokens, key=form.is_object)
         if start is None:
             raise NoProbability(NOT_FOUND)
-        return label_probabilities(own, start, prompt.labels)
+        return label_probabilities(reply_tokens, start, prompt.labels)
     except (KeyError, TypeError, AttributeError, ArithmeticError):
         raise NoProbability(IMPOSSIBLE) from None
 
 
 def _label(label: str, prompt: JudgePrompt) -> dict[str, Any]:
+    """Convert a label to the columns `relevant` and, for a graded prompt, `grade`."""
     grade = prompt.head.labels[label]
     return {"relevant": grade >= prompt.head.relevant_from} | ({"grade": grade} if prompt.is_graded else {})
 
 
 def _probability(label: str, shares: Mapping[str, float], prompt: JudgePrompt) -> dict[str, Any]:
-    """Probability of relevance and, for a graded prompt, the expected grade.
+    """Compute the probability of relevance and, for a graded prompt, the expected grade.
 
     Raises:
         NoProbability: they tie, or favor another label than the one written.
     """
-    grades, least = prompt.head.labels, prompt.head.relevant_from
-    probability = min(1.0, sum(share for label_name, share in shares.items() if grades[label_name] >= least))
+    grades = prompt.head.labels
+    min_relevant = prompt.head.relevant_from
+    probability = min(1.0, sum(share for label_name, share in shares.items() if grades[label_name] >= min_relevant))
     if np.float32(probability) == EVEN_ODDS:
         raise NoProbability(TIED)
-    likelier_label = shares[label] < max(shares.values()) - _ROUNDING
-    if likelier_label or (grades[label] >= least) != (probability > EVEN_ODDS):
+    is_another_likelier = shares[label] < max(shares.values()) - _ROUNDING
+    if is_another_likelier or (grades[label] >= min_relevant) != (probability > EVEN_ODDS):
         raise NoProbability(CONTRADICTED)
     values = {"probability": probability, "contradicted": False}
     if prompt.is_graded:
@@ -186,6 +194,7 @@ def _probability(label: str, shares: Mapping[str, float], prompt: JudgePrompt) -
 
 
 def _usage(completion: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the token counts that the server reported; counts that are not valid are left out."""
     usage = completion.get("usage")
     if not isinstance(usage, dict):
         return {}
@@ -200,7 +209,7 @@ def _usage(completion: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reply_batch(readings: Iterable[tuple[int, LlmReading]]) -> ReplyBatch:
-    """Convert rows and readings to a table."""
+    """Convert pairs of row number and reading to a batch with the columns of `REPLIES`."""
     buffered = list(readings)
     columns = [
         pa.array([reading.values.get(name) for _, reading in buffered], REPLIES.field(name).type)
@@ -218,28 +227,37 @@ def recall_replies(replies: pa.Table, template: RequestTemplate) -> pa.Table:
     tokens than its label has bytes plus one end token.
 
     Args:
-        replies: rows of `REPLIES` from the ledger.
+        replies: verdicts from the ledger, with the columns of `REPLIES`.
         template: the judge that gave them.
     """
-    form, replies = template.form, _with_dropped_labels(replies, template)
+    form = template.form
+    replies = _with_dropped_labels(replies, template)
     has_probability = pc.is_valid(replies["probability"])
-    earlier = pc.and_(has_probability, pc.is_null(replies["contradicted"]))
-    before = pc.multiply(pc.subtract(replies["attempts"], 1), LABEL_TOKENS)
-    own = pc.add(pc.add(pc.binary_length(replies["raw_reply"]), 1), before)
-    thought = pc.and_(earlier, pc.fill_null(pc.greater(replies["completion_tokens"], own), False))
+    is_earlier_version = pc.and_(has_probability, pc.is_null(replies["contradicted"]))
+    tokens_before = pc.multiply(pc.subtract(replies["attempts"], 1), LABEL_TOKENS)
+    max_tokens = pc.add(pc.add(pc.binary_length(replies["raw_reply"]), 1), tokens_before)
+    is_from_reasoning = pc.and_(
+        is_earlier_version, pc.fill_null(pc.greater(replies["completion_tokens"], max_tokens), False)
+    )
     if form.is_object:  # in JSON the label was found after the reasoning
-        thought = pc.and_(thought, False)
-    tied = pc.fill_null(pc.equal(replies["probability"], pa.scalar(EVEN_ODDS)), False)
-    likely = pc.greater(replies["probability"], pa.scalar(EVEN_ODDS))
-    other = pc.and_not(pc.fill_null(pc.not_equal(replies["relevant"], likely), False), pc.or_(thought, tied))
+        is_from_reasoning = pc.and_(is_from_reasoning, False)
+    is_tied = pc.fill_null(pc.equal(replies["probability"], pa.scalar(EVEN_ODDS)), False)
+    is_likely = pc.greater(replies["probability"], pa.scalar(EVEN_ODDS))
+    is_contradicted = pc.and_not(
+        pc.fill_null(pc.not_equal(replies["relevant"], is_likely), False), pc.or_(is_from_reasoning, is_tied)
+    )
     for name in ("probability", "expected_grade"):
-        replies = _with_column(replies, name, pc.if_else(pc.or_(pc.or_(thought, tied), other), None, replies[name]))
-    contradicted = pc.if_else(pc.or_(thought, tied), None, pc.if_else(has_probability, other, replies["contradicted"]))
+        replies = _with_column(
+            replies, name, pc.if_else(pc.or_(pc.or_(is_from_reasoning, is_tied), is_contradicted), None, replies[name])
+        )
+    contradicted = pc.if_else(
+        pc.or_(is_from_reasoning, is_tied), None, pc.if_else(has_probability, is_contradicted, replies["contradicted"])
+    )
     replies = _with_column(replies, "contradicted", contradicted)
-    missing = pc.and_(pc.is_valid(replies["relevant"]), pc.is_null(replies["probability"]))
-    unrecorded = pc.and_(missing, pc.is_null(replies["no_probability"]))
+    lacks_probability = pc.and_(pc.is_valid(replies["relevant"]), pc.is_null(replies["probability"]))
+    unrecorded = pc.and_(lacks_probability, pc.is_null(replies["no_probability"]))
     reason = pc.case_when(
-        pc.make_struct(thought, tied, pc.fill_null(contradicted, False)),
+        pc.make_struct(is_from_reasoning, is_tied, pc.fill_null(contradicted, False)),
         NOT_FOUND,
         TIED,
         CONTRADICTED,
@@ -249,6 +267,7 @@ def recall_replies(replies: pa.Table, template: RequestTemplate) -> pa.Table:
 
 
 def _with_dropped_labels(replies: pa.Table, template: RequestTemplate) -> pa.Table:
+    """Restore the labels that an earlier version dropped as contradictory, where the raw reply is readable."""
     dropped = pc.fill_null(pc.starts_with(replies["error"], _DROPPED), False).to_numpy()
     if not dropped.any():
         return replies
@@ -259,8 +278,8 @@ def _with_dropped_labels(replies: pa.Table, template: RequestTemplate) -> pa.Tab
 
 
 def _with_label(row: dict[str, Any], template: RequestTemplate) -> dict[str, Any]:
-    """A row of `REPLIES` with the label read from its raw reply; unchanged if it is unreadable (raw replies may be
-    cut).
+    """Return a row of `REPLIES` with the label read from its raw reply; unchanged if it is unreadable (raw replies may
+    be cut).
     """
     try:
         label, reason = template.form.read(row["raw_reply"] or "", template.prompt.labels)
@@ -270,4 +289,5 @@ def _with_label(row: dict[str, Any], template: RequestTemplate) -> dict[str, Any
 
 
 def _with_column(replies: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    """Replace a column of `REPLIES`."""
     return replies.set_column(REPLIES.get_field_index(name), REPLIES.field(name), values)

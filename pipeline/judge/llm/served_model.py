@@ -13,7 +13,7 @@ from darklode.pipeline.judge.llm.settings import LlmSettings
 
 
 async def served_identity(settings: LlmSettings, session: Session) -> str | None:
-    """The `root` and `revision` that the servers' `/models` report for `judge.model`.
+    """Ask the servers for the `root` and `revision` that the servers' `/models` report for `judge.model`.
 
     Empty if that is the name itself, if no server reports it, or with `judge.trust_model_name`; None if no server
     answers.
@@ -23,39 +23,40 @@ async def served_identity(settings: LlmSettings, session: Session) -> str | None
     """
     if settings.trust_model_name:
         return ""
-    shown = [_model_identity(response, settings) for response in await session.probe("/models") if response]
-    identities = sorted({name for name in shown if name is not None})
+    answers = [_model_identity(response, settings) for response in await session.probe("/models") if response]
+    identities = sorted({name for name in answers if name is not None})
     if len(identities) > 1:
-        each = ", ".join(name or "not reported" for name in identities)
+        listing = ", ".join(name or "not reported" for name in identities)
         raise DarklodeError(
-            f"the servers of {settings.model} serve different models: {each}. Serve one model, or set "
+            f"the servers of {settings.model} serve different models: {listing}. Serve one model, or set "
             "judge.trust_model_name if these are the same model"
         )
     return identities[0] if identities else None
 
 
 def _model_identity(response: Response, settings: LlmSettings) -> str | None:
-    """One server's answer; None if it is temporarily unavailable."""
+    """Read the identity from one server's answer; empty if it reports none, None if it is temporarily unavailable."""
     if response.status != 200:
-        passing = isinstance(response_error(response, "", "", "judge"), TransientError)
-        return None if passing else ""
+        is_temporary = isinstance(response_error(response, "", "", "judge"), TransientError)
+        return None if is_temporary else ""
     try:
         cards = json.loads(response.content)["data"]
         card: Mapping[str, Any] = next((card_entry for card_entry in cards if card_entry["id"] == settings.model), {})
         root, revision = (_text(card.get(name)) for name in ("root", "revision"))
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return ""
-    other = root if root != settings.model else ""
-    newer = revision if revision != settings.revision else ""
-    return f"{root or settings.model}@{newer}" if newer else other
+    reported_root = root if root != settings.model else ""
+    reported_revision = revision if revision != settings.revision else ""
+    return f"{root or settings.model}@{reported_revision}" if reported_revision else reported_root
 
 
 def _text(value: object) -> str:
+    """Return the value if it is a string, or else an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def other_model(completion: Mapping[str, Any], settings: LlmSettings) -> str:
-    """Error message if a reply names another model than requested; empty if it names none or the right one."""
+    """Build an error message if a reply names another model than requested; empty if it names none or the right one."""
     by = _text(completion.get("model"))
     if by in {"", settings.model}:
         return ""

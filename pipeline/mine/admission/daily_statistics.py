@@ -9,6 +9,7 @@ from darklode.schemas.mining import LogSettings
 DAY_FIGURES_STAGE = Stage("day_figures", 1, ("impressions",), ("day_figures", "day_marks"))
 
 PLACES = 20
+"""Number of positions counted one by one; lower positions count as the last of them."""
 MARKS = 4096
 """Sampled queries and documents per day: those with the smallest hashes, so that every day samples the same ones."""
 HEAD = 500
@@ -94,19 +95,20 @@ def day_figures(tables: Tables, output: Output, logs: LogSettings) -> None:
     """Summarize each day of the log by tenant.
 
     Args:
-        tables: `impressions`.
-        output: `day_figures` and `day_marks`, one part per day.
-        logs: bot rules.
+        tables: tables that contain `impressions`.
+        output: receives `day_figures` and `day_marks`, one part per day.
+        logs: settings; the bot rules decide which sessions do not count.
     """
-    days = tables.by_day("impressions", "timestamp")
-    for number, (day, mark) in enumerate(digests(days).items()):
-        with output.unit(day, mark) as unit:
+    parts_by_day = tables.by_day("impressions", "timestamp")
+    for n_done, (day, fingerprint) in enumerate(digests(parts_by_day).items(), 1):
+        with output.unit(day, fingerprint) as unit:
             if not unit.done:
-                _day(tables.with_parts("impressions", days[day]), output, day, logs)
-        output.progress(number + 1, len(days), day)
+                _summarize_day(tables.with_parts("impressions", parts_by_day[day]), output, day, logs)
+        output.progress(n_done, len(parts_by_day), day)
 
 
-def _day(tables: Tables, output: Output, day: str, logs: LogSettings) -> None:
+def _summarize_day(tables: Tables, output: Output, day: str, logs: LogSettings) -> None:
+    """Write the statistics and samples of one day; `tables` has the impressions of that day only."""
     with tables.connect() as connection:
         impressions = view(connection, tables, "impressions")
         exposures = Exposures.from_impressions(connection, impressions, logs)

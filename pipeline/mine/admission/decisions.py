@@ -20,11 +20,11 @@ class Decision:
 
     Attributes:
         day: ISO date.
-        tenant: None: all tenants.
+        tenant: the tenant that the decision is about; None: all tenants.
         verdict: accepted or discarded.
-        because: reason given.
-        at: time, UTC.
-        file_fingerprint: of the day's files; if other files replace them, the decision no longer applies.
+        because: the reason that the person gave, if any.
+        at: time of the decision, ISO format, UTC.
+        file_fingerprint: fingerprint of the day's files; if other files replace them, the decision no longer applies.
     """
 
     day: str
@@ -48,7 +48,7 @@ class DecisionRequest:
     because: str | None = None
 
     def decisions(self, marks: Mapping[str, str]) -> Iterator[Decision]:
-        """The decisions, for the present files.
+        """Turn the request into decisions about the present files.
 
         Args:
             marks: fingerprint of each day's files, for all days of the log.
@@ -59,17 +59,18 @@ class DecisionRequest:
         if both := sorted(set(self.accept) & set(self.discard)):
             raise SettingsError(f"{both[0]} is both accepted and discarded; decide for one")
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        wishes: list[tuple[Verdict, str]] = [("accepted", day) for day in self.accept]
-        wishes += [("discarded", day) for day in self.discard]
-        for verdict, tenant_names in wishes:
-            tenant, _, day = tenant_names.rpartition(":")
-            iso = _iso(day)
-            if iso not in marks:
-                raise SettingsError(f"the log has no day {iso}; `darklode status RUN` lists the days held back")
-            yield Decision(iso, tenant or None, verdict, self.because, now, marks[iso])
+        requests: list[tuple[Verdict, str]] = [("accepted", tenant_day) for tenant_day in self.accept]
+        requests += [("discarded", tenant_day) for tenant_day in self.discard]
+        for verdict, tenant_day in requests:
+            tenant, _, day = tenant_day.rpartition(":")
+            iso_date = _normalize_date(day)
+            if iso_date not in marks:
+                raise SettingsError(f"the log has no day {iso_date}; `darklode status RUN` lists the days held back")
+            yield Decision(iso_date, tenant or None, verdict, self.because, now, marks[iso_date])
 
 
-def _iso(day: str) -> str:
+def _normalize_date(day: str) -> str:
+    """A date as YYYY-MM-DD; raises SettingsError if it is invalid."""
     try:
         return date.fromisoformat(day).isoformat()
     except ValueError as error:
@@ -77,7 +78,7 @@ def _iso(day: str) -> str:
 
 
 class Decisions:
-    """The journal of a run."""
+    """The journal of a run's decisions, in the file `FILE` of its store; decisions are only ever appended."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -96,14 +97,14 @@ class Decisions:
             raise ArtifactError(f"{message}; repair or delete it, and decide again about held days") from error
 
     def add(self, made: Iterable[Decision]) -> None:
-        """Append decisions that change something."""
+        """Append decisions, except those that equal the last decision about the same day and tenant."""
         existing = self.all()
-        last = {(decision.day, decision.tenant): decision for decision in existing}
-        new = [
-            decision
-            for decision in made
-            if (decision.day, decision.tenant) not in last or not decision.is_same(last[decision.day, decision.tenant])
-        ]
+        last_decisions = {(decision.day, decision.tenant): decision for decision in existing}
+        new = []
+        for decision in made:
+            last_decision = last_decisions.get((decision.day, decision.tenant))
+            if last_decision is None or not decision.is_same(last_decision):
+                new.append(decision)
         if new:
             rows = [asdict(decision) for decision in (*existing, *new)]
             self._store.write(FILE, dump_checksummed({"decisions": rows}))

@@ -17,6 +17,7 @@ from darklode.pipeline.base.types import Doubles as Floats
 from darklode.pipeline.mine.admission.daily_statistics import MARKS
 
 Columns = dict[str, Floats]
+"""Values by column, one per tenant."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class AdmissionMeasure:
     """A monitored measure.
 
     Attributes:
-        name: in `day_measures`.
-        scale: ratio (log), share (of a total), profile (distance).
-        sides: low, high or both: where it is implausible.
-        spread: minimum spread of ordinary days on the scale; lower bound of the median absolute deviation.
-        words: description for reasons.
+        name: name in the column `measure` of `day_measures`.
+        scale: ratio (log of a count or ratio), share (arcsine of the root of a share of a total), or profile (distance
+            of a distribution).
+        sides: which deviations are implausible: low values, high values, or both.
+        spread: minimum spread of ordinary days on the scale; lower bound of the median absolute deviation. A smaller
+            value holds back more days.
+        words: the measure in words, for the reasons shown to people.
     """
 
     name: str
@@ -91,7 +94,7 @@ TODAY = """
 
 BEFORE = """
     SELECT tenant, place, sum({column}[place]) AS n
-    FROM figures_before, (SELECT unnest(range(1, $most + 1)) AS place)
+    FROM figures_before, (SELECT unnest(range(1, $length + 1)) AS place)
     WHERE date >= CAST($day AS DATE) - $days GROUP BY tenant, place ORDER BY tenant, place
 """
 
@@ -136,60 +139,70 @@ def compute_measures(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Tabl
         day: ISO date.
     """
     today: pa.Table = connection.sql(TODAY).to_arrow_table()
-    counts = {name: _numbers(today[name]) for name in today.column_names if _plain(today[name].type)}
+    count_columns = [name for name in today.column_names if pa.types.is_integer(today[name].type)]
+    counts = {name: _to_floats(today[name]) for name in count_columns}
     ones = np.ones(today.num_rows)
-    measure_values = {"searches": (np.log(counts["searches"] + 0.5), ones)}
-    for name, (above, below) in RATIOS.items():
-        measure_values[name] = (np.log((counts[above] + 0.5) / (counts[below] + 0.5)), counts[below])
-    for name, (part, denominator) in SHARES.items():
-        measure_values[name] = (_arcsine(counts[part], counts[denominator]), counts[denominator])
-    for name, (column, exposed) in PROFILES.items():
-        measure_values[name] = _profile(connection, day, today, column, exposed)
-    pieces = [_rows(today["tenant"], name, *values) for name, values in measure_values.items()]
-    return pa.concat_tables([*pieces, _known_query_shares(connection, day)])
+    # By measure, the value and the sample size of each tenant. Adding 0.5 keeps the logarithm of a zero count finite.
+    values_and_sizes = {"searches": (np.log(counts["searches"] + 0.5), ones)}
+    for name, (numerator, denominator) in RATIOS.items():
+        log_ratio = np.log((counts[numerator] + 0.5) / (counts[denominator] + 0.5))
+        values_and_sizes[name] = (log_ratio, counts[denominator])
+    for name, (part, total) in SHARES.items():
+        values_and_sizes[name] = (_arcsine(counts[part], counts[total]), counts[total])
+    for name, (column, exposure_column) in PROFILES.items():
+        values_and_sizes[name] = _profile_distance(connection, day, today, column, exposure_column)
+    tables = [_measure_rows(today["tenant"], name, *columns) for name, columns in values_and_sizes.items()]
+    return pa.concat_tables([*tables, _known_shares(connection, day)])
 
 
-def _plain(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind))
-
-
-def _numbers(column: pa.ChunkedArray) -> Floats:
+def _to_floats(column: pa.ChunkedArray) -> Floats:
+    """A column's values, 0 for null."""
     numbers: Floats = column.fill_null(0).to_numpy().astype(np.float64)
     return numbers
 
 
-def _arcsine(part: Floats, denominator: Floats) -> Floats:
-    transformed: Floats = np.arcsin(np.sqrt(np.clip(part / np.maximum(denominator, 1), 0, 1)))
+def _arcsine(part: Floats, total: Floats) -> Floats:
+    """Arcsine of the square root of a share: its variance does not depend on the share."""
+    transformed: Floats = np.arcsin(np.sqrt(np.clip(part / np.maximum(total, 1), 0, 1)))
     return transformed
 
 
-def _rows(tenant: pa.ChunkedArray, name: str, value: Floats, size: Floats) -> pa.Table:
+def _measure_rows(tenant: pa.ChunkedArray, name: str, value: Floats, size: Floats) -> pa.Table:
+    """Rows of one measure, without the tenants for which it is undefined (size 0)."""
     rows = {"tenant": tenant, "measure": pa.repeat(name, len(value)), "value": np.round(value, 6), "size": size}
     return pa.table(rows).filter(pa.array(size > 0))
 
 
-def _known_query_shares(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
+def _known_shares(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
+    """Rows of the measures `known_…`: how much of the day's sampled traffic was seen on earlier days."""
     rows: pa.Table = connection.sql(KNOWN, params={"day": day, "days": DAYS, "marks": MARKS}).to_arrow_table()
-    part, total, size = (_numbers(rows[name].cast(pa.float64())) for name in ("part", "whole", "size"))
+    part, total, size = (_to_floats(rows[name].cast(pa.float64())) for name in ("part", "whole", "size"))
     value = np.round(_arcsine(part, total), 6)
     columns = {"tenant": rows["tenant"], "measure": rows["measure"], "value": value, "size": size}
     return pa.table(columns).filter(pa.array(total > 0))
 
 
-def _profile(
-    connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str, exposed: str | None
+def _profile_distance(
+    connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str, exposure_column: str | None
 ) -> tuple[Floats, Floats]:
-    """Distance of each tenant's counts from the earlier ones, and their number; 0 without earlier counts."""
-    observed, before = _lists(today[column]), _earlier_values(connection, day, today, column)
-    if exposed is None:
-        expected = before + 0.5
+    """Distance of each tenant's counts (by position or hour) from the earlier ones, and their total.
+
+    With an exposure column, rates per exposure are compared. The total is 0 without earlier counts, which leaves the
+    measure out.
+    """
+    observed = _to_matrix(today[column])
+    earlier = _earlier_counts(connection, day, today, column)
+    if exposure_column is None:
+        expected = earlier + 0.5
     else:
-        expected = _lists(today[exposed]) * (before + 0.5) / (_earlier_values(connection, day, today, exposed) + 1)
-    size = np.where(before.sum(axis=1) > 0, observed.sum(axis=1), 0)
+        earlier_exposures = _earlier_counts(connection, day, today, exposure_column)
+        expected = _to_matrix(today[exposure_column]) * (earlier + 0.5) / (earlier_exposures + 1)
+    size = np.where(earlier.sum(axis=1) > 0, observed.sum(axis=1), 0)
     return divergence(observed, expected), size
 
 
-def _lists(column: pa.ChunkedArray) -> Floats:
+def _to_matrix(column: pa.ChunkedArray) -> Floats:
+    """Lists of equal length as a matrix, shape (n_rows, length); zeros for null."""
     rows = column.combine_chunks()
     width = max(rows.value_lengths().fill_null(0).to_pylist(), default=0)
     matrix = np.zeros((len(rows), width))
@@ -197,13 +210,14 @@ def _lists(column: pa.ChunkedArray) -> Floats:
     return matrix
 
 
-def _earlier_values(connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str) -> Floats:
-    width = _lists(today[column]).shape[1]
-    parameters = {"day": day, "days": DAYS, "most": width}
+def _earlier_counts(connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str) -> Floats:
+    """Sums of a list column over the `DAYS` days before, for the tenants of `today`, shape (n_tenants, length)."""
+    length = _to_matrix(today[column]).shape[1]
+    parameters = {"day": day, "days": DAYS, "length": length}
     sums = connection.sql(BEFORE.format(column=column), params=parameters).fetchnumpy()
-    names = np.array(today["tenant"].to_pylist(), object)
-    matrix = np.zeros((len(names), width))
-    matrix[np.searchsorted(names, sums["tenant"]), sums["place"] - 1] = sums["n"]
+    tenants = np.array(today["tenant"].to_pylist(), object)  # sorted, so that searchsorted finds their rows
+    matrix = np.zeros((len(tenants), length))
+    matrix[np.searchsorted(tenants, sums["tenant"]), sums["place"] - 1] = sums["n"]
     return matrix
 
 
@@ -214,9 +228,11 @@ def divergence(observed: Floats, expected: Floats) -> Floats:
         observed: counts, shape (n_rows, n_places).
         expected: in any unit, same shape; cells with neither expected nor observed counts are ignored.
     """
-    size = np.maximum(observed.sum(axis=1, keepdims=True), 1)
-    share = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-12)
-    free = np.maximum((share > 0).sum(axis=1) - 1, 0)
-    excess = 2 * rel_entr(observed / size, np.maximum(share, 1e-12)).sum(axis=1)
-    excess_distance: Floats = np.maximum(np.sqrt(np.maximum(excess, 0)) - np.sqrt(free / size[:, 0]), 0)
+    total = np.maximum(observed.sum(axis=1, keepdims=True), 1)
+    expected_share = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-12)
+    degrees_of_freedom = np.maximum((expected_share > 0).sum(axis=1) - 1, 0)
+    g_per_count = 2 * rel_entr(observed / total, np.maximum(expected_share, 1e-12)).sum(axis=1)
+    # By chance alone, G has the mean of a chi-squared distribution: its degrees of freedom.
+    by_chance = np.sqrt(degrees_of_freedom / total[:, 0])
+    excess_distance: Floats = np.maximum(np.sqrt(np.maximum(g_per_count, 0)) - by_chance, 0)
     return excess_distance

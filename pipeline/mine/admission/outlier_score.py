@@ -8,8 +8,9 @@ from darklode.pipeline.mine.admission.measures import DAYS, MEASURES
 WEEKS = 8
 """A day is compared with the same weekday of this many weeks."""
 LEAST_WEEKS = 3
+"""Minimum number of earlier same weekdays for a comparison with these only."""
 LEAST_DAYS = 5
-"""Minimum number of earlier days for a comparison."""
+"""Minimum number of earlier days for a comparison with all weekdays."""
 RECENT = 3
 """Number of latest admitted days whose median deviation shifts the expectation: an accepted new level is expected from
 then on.
@@ -71,12 +72,13 @@ def distances(connection: duckdb.DuckDBPyConnection, measures: pa.Table, day: st
     spread) and by the sampling error of its counts.
 
     Args:
-        connection: with `measures_before`: rows of `day_measures` of admitted days of the last eight weeks.
-        measures: of the day: tenant, measure, value, size.
+        connection: a connection with `measures_before`: rows of `day_measures` of the admitted days of the last eight
+            weeks.
+        measures: measures of the day: tenant, measure, value, size.
         day: ISO date.
     """
-    watched = {name: [getattr(measure, name) for measure in MEASURES] for name in ("scale", "sides", "spread")}
-    connection.register("watched", pa.table({"measure": [measure.name for measure in MEASURES]} | watched))
+    rules = {column: [getattr(measure, column) for measure in MEASURES] for column in ("scale", "sides", "spread")}
+    connection.register("watched", pa.table({"measure": [measure.name for measure in MEASURES]} | rules))
     connection.register("today", measures)
     distance_rows: pa.Table = connection.sql(DISTANCES, params={"day": day}).to_arrow_table()
     return distance_rows

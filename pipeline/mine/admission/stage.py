@@ -22,13 +22,16 @@ from darklode.schemas.tables import TABLES
 ADMIT_DAYS = Stage("admit_days", 1, ("day_figures", "day_marks"), ("day_measures", "log_days"))
 
 WINDOW = timedelta(7 * WEEKS)
+"""How far back the days lie that a day is compared with."""
 WORDS = {measure.name: measure for measure in MEASURES}
 
+# Measures of the day that deviate more than the limit.
 FAR = """
     SELECT tenant, measure, value, expected, distance FROM measures WHERE distance > $limit
     ORDER BY tenant, distance DESC, measure
 """
 
+# Each tenant's greatest deviation, and its rows of the day.
 SEEN = """
     SELECT tenant, max(distance) AS distance, coalesce(any_value(rows), 0) AS rows
     FROM measures LEFT JOIN (SELECT tenant, rows FROM figures) USING (tenant) GROUP BY tenant ORDER BY tenant
@@ -40,8 +43,9 @@ class TenantHistory:
     """Inputs of the stage that are not tables.
 
     Attributes:
-        read: days whose files were read, even if empty.
-        decided: people's decisions by day.
+        read: ISO dates of days whose files were read, even if empty. A day with no rows is missing only if its files
+            were not read.
+        decided: people's decisions by ISO date, oldest first.
     """
 
     read: frozenset[str] = frozenset()
@@ -53,9 +57,9 @@ class TenantHistory:
         return {"read": sorted(self.read), "decided": identity(self.decided)}
 
     def verdict(self, day: str, tenant: str) -> Decision | None:
-        """The last decision about a tenant's day."""
-        made = [decision for decision in self.decided.get(day, ()) if decision.tenant in (None, tenant)]
-        return made[-1] if made else None
+        """The last decision that applies to a tenant's day, or None."""
+        decisions = [decision for decision in self.decided.get(day, ()) if decision.tenant in (None, tenant)]
+        return decisions[-1] if decisions else None
 
 
 def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, history: TenantHistory) -> None:
@@ -65,32 +69,36 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, hist
     after it.
 
     Args:
-        tables: `day_figures` and `day_marks`.
-        output: `day_measures` and `log_days`, one part per day.
-        settings: the limit, and whether implausible days are held back.
+        tables: tables that contain `day_figures` and `day_marks`.
+        output: receives `day_measures` and `log_days`, one part per day, and the fact `WITHOUT`.
+        settings: the limit of the deviation, and whether implausible days are held back.
         history: files read, and people's decisions.
     """
     figures, marks = tables.by_day("day_figures"), tables.by_day("day_marks")
-    counts, without = Counter[str](), dict[str, Any]()
+    rows_by_state = Counter[str]()
+    left_out_by_day: dict[str, Any] = {}
     with tables.connect() as connection:
         past = PastDays(connection, tables, output, figures, marks)
         days = _calendar(figures, history)
         for number, day in enumerate(days):
-            with output.unit(day, key_of(past.basis(day), _outside_range(history, day))) as unit:
+            with output.unit(day, key_of(past.basis(day), _history_of_day(history, day))) as unit:
                 if not unit.done:
                     past.load(day)
-                    unit.facts[WITHOUT] = _judge(connection, output, day, settings, history)
-            counts.update(past.add(day, unit))
-            without[day] = unit.facts.get(WITHOUT)
+                    unit.facts[WITHOUT] = _decide_states(connection, output, day, settings, history)
+            rows_by_state.update(past.add(day, unit))
+            left_out_by_day[day] = unit.facts.get(WITHOUT)
             output.progress(number + 1, len(days), day)
-    if None not in without.values():
-        output.facts[WITHOUT] = {day: tenants for day, tenants in without.items() if tenants}
-    rows = sum(counts.values())
-    dropped = {f"the day is {state}": counts[state] for state in OUT if counts[state]}
-    output.count(FunnelStep("admit_days", "impressions", rows, "impressions", rows - sum(dropped.values()), dropped))
+    # A unit without the fact is from an earlier version: readers then use the table `log_days` instead.
+    if None not in left_out_by_day.values():
+        output.facts[WITHOUT] = {day: left_out for day, left_out in left_out_by_day.items() if left_out}
+    n_rows = sum(rows_by_state.values())
+    dropped = {f"the day is {state}": rows_by_state[state] for state in OUT if rows_by_state[state]}
+    n_admitted = n_rows - sum(dropped.values())
+    output.count(FunnelStep("admit_days", "impressions", n_rows, "impressions", n_admitted, dropped))
 
 
-def _outside_range(history: TenantHistory, day: str) -> list[Json]:
+def _history_of_day(history: TenantHistory, day: str) -> list[Json]:
+    """What a day's state depends on besides tables: whether its files were read, and the decisions about it."""
     return [day in history.read, identity({day: history.decided.get(day, ())})]
 
 
@@ -105,14 +113,18 @@ def _calendar(figures: Days, history: TenantHistory) -> list[str]:
     return [day.isoformat() for day in sorted([*day_dates, *gaps])]
 
 
-def _judge(
+def _decide_states(
     connection: duckdb.DuckDBPyConnection,
     output: Output,
     day: str,
     settings: AdmissionSettings,
     history: TenantHistory,
 ) -> dict[str, Any]:
-    """Write a day's measures and states; returns the tenants left out, and whether any rows remain."""
+    """Write a day's measures and states.
+
+    Returns:
+        The day's value of the fact `WITHOUT`; empty if no tenant is left out.
+    """
     measures = distances(connection, compute_measures(connection, day), day)
     output.write("day_measures", measures.cast(TABLES["day_measures"].schema))
     connection.register("measures", measures)
@@ -121,7 +133,8 @@ def _judge(
         reasons.setdefault(row["tenant"], []).append(reason(row))
     rows = []
     for row in connection.sql(SEEN).to_arrow_table().to_pylist():
-        tenant_reasons, decision = reasons.get(row["tenant"], []), history.verdict(day, row["tenant"])
+        tenant_reasons = reasons.get(row["tenant"], [])
+        decision = history.verdict(day, row["tenant"])
         if row["rows"] or tenant_reasons or decision:
             state = _state(
                 bool(row["rows"]) or day in history.read,
@@ -133,85 +146,98 @@ def _judge(
                 row | {"date": date.fromisoformat(day), "state": state, "reasons": tenant_reasons} | decision_columns
             )
     output.write("log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
-    out = sorted(row["tenant"] for row in rows if row["state"] in OUT)
-    return {"tenants": out, "some": any(row["rows"] and row["state"] not in OUT for row in rows)} if out else {}
+    left_out_tenants = sorted(row["tenant"] for row in rows if row["state"] in OUT)
+    has_admitted_rows = any(row["rows"] and row["state"] not in OUT for row in rows)
+    return {"tenants": left_out_tenants, "some": has_admitted_rows} if left_out_tenants else {}
 
 
 def _state(is_present: bool, implausible: bool, decision: Decision | None) -> str:
+    """State of a tenant's day in `log_days`; a person's decision overrides the measures."""
     if decision:
         return decision.verdict
     return "admitted" if not implausible else "held" if is_present else "missing"
 
 
 def reason(row: Mapping[str, Any]) -> str:
-    """Describe a measure that deviates."""
+    """Describe a measure that deviates, for people: its value, and the expected one."""
     measure = WORDS[row["measure"]]
     return f"{measure.plain(row['value'])} {measure.words}, {measure.plain(row['expected'])} expected"
 
 
 class PastDays:
-    """The earlier admitted days, as tables of the connection."""
+    """The earlier admitted days, as tables of the connection.
+
+    The tables `figures_before`, `marks_before` and `measures_before` hold the rows of the eight weeks before the day
+    that was loaded last, without tenants' days that were not admitted.
+    """
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, figures: Days, marks: Days
     ) -> None:
-        self._connection, self._tables, self._output = connection, tables, output
+        self._connection = connection
+        self._tables = tables
+        self._output = output
         self._parts = {"figures": figures, "marks": marks, "measures": dict[str, list[Part]]()}
         self._digests = {name: digests(days) for name, days in self._parts.items()}
-        self._links: dict[str, str] = {}
-        self._out: dict[str, list[str]] = {}
-        self._loaded: set[str] = set()
+        self._day_fingerprints: dict[str, str] = {}  # of the days added so far
+        self._left_out_tenants: dict[str, list[str]] = {}
+        self._loaded_days: set[str] = set()
         for name, table in (("figures", "day_figures"), ("marks", "day_marks"), ("measures", "day_measures")):
             connection.register("no_rows", TABLES[table].empty())
             connection.execute(f"CREATE TEMP TABLE {name}_before AS FROM no_rows")
 
     def basis(self, day: str) -> list[Json]:
         """Fingerprint of what a day's state depends on: its own statistics, and those of the eight weeks before."""
-        own: list[Json] = [self._digests[name].get(day, "") for name in ("figures", "marks")]
-        return [own, [[other, self._links[other]] for other in self._window(day)]]
+        day_statistics: list[Json] = [self._digests[name].get(day, "") for name in ("figures", "marks")]
+        return [day_statistics, [[earlier, self._day_fingerprints[earlier]] for earlier in self._days_before(day)]]
 
     def add(self, day: str, unit: Unit) -> Counter[str]:
         """Add a judged day; returns its rows by state."""
         states = self._output.read_unit(unit, "log_days").to_pylist()
-        self._out[day] = sorted(row["tenant"] for row in states if row["state"] in (*OUT, "missing"))
+        self._left_out_tenants[day] = sorted(row["tenant"] for row in states if row["state"] in (*OUT, "missing"))
         measures = unit.parts.get("day_measures", [])
         self._parts["measures"] = {**self._parts["measures"], day: measures}
-        self._links[day] = key_of(self.basis(day)[0], [part.sha256 for part in measures], self._out[day])
+        self._day_fingerprints[day] = key_of(
+            self.basis(day)[0], [part.sha256 for part in measures], self._left_out_tenants[day]
+        )
         return Counter({row["state"]: 0 for row in states}) + _rows_by_state(states)
 
     def load(self, day: str) -> None:
         """Move the tables to a day: `figures` and `marks` of the day, and of the days before it."""
-        wanted_days = set(self._window(day))
+        days_before = set(self._days_before(day))
         for name in self._parts:
-            self._forget(name, sorted(self._loaded - wanted_days))
-            self._insert(name, sorted(wanted_days - self._loaded))
-        self._loaded = wanted_days
+            self._delete_days(name, sorted(self._loaded_days - days_before))
+            self._insert_days(name, sorted(days_before - self._loaded_days))
+        self._loaded_days = days_before
         for name in ("figures", "marks"):
             self._view(name, name, [day])
 
-    def _window(self, day: str) -> list[str]:
+    def _days_before(self, day: str) -> list[str]:
+        """The days that a day is compared with, of those added so far."""
         first = (date.fromisoformat(day) - WINDOW).isoformat()
-        return [other for other in self._links if first <= other < day]
+        return [earlier for earlier in self._day_fingerprints if first <= earlier < day]
 
-    def _forget(self, name: str, days: Sequence[str]) -> None:
+    def _delete_days(self, name: str, days: Sequence[str]) -> None:
         if days:
             query = f"DELETE FROM {name}_before WHERE list_contains($days, date)"
             self._connection.execute(query, {"days": [date.fromisoformat(day) for day in days]})
 
-    def _insert(self, name: str, days: Sequence[str]) -> None:
+    def _insert_days(self, name: str, days: Sequence[str]) -> None:
         if days:
             self._view("more_days", name, days)
-            out = [f"{day}\0{tenant}" for day in days for tenant in self._out[day]]
-            left_out_sql = "NOT list_contains($out, concat_ws(chr(0), date, tenant))"
-            self._connection.execute(f"INSERT INTO {name}_before FROM more_days WHERE {left_out_sql}", {"out": out})
+            left_out = [f"{day}\0{tenant}" for day in days for tenant in self._left_out_tenants[day]]
+            is_admitted_sql = "NOT list_contains($left_out, concat_ws(chr(0), date, tenant))"
+            insert_sql = f"INSERT INTO {name}_before FROM more_days WHERE {is_admitted_sql}"
+            self._connection.execute(insert_sql, {"left_out": left_out})
 
     def _view(self, view: str, name: str, days: Sequence[str]) -> None:
+        """Create a view of the parts of some days."""
         parts = [part for day in days for part in self._parts[name].get(day, [])]
         self._tables.with_parts(f"day_{name}", parts).view(self._connection, view, f"day_{name}")
 
 
 def _rows_by_state(states: list[dict[str, Any]]) -> Counter[str]:
-    counts = Counter[str]()
+    row_counts = Counter[str]()
     for row in states:
-        counts[row["state"]] += row["rows"]
-    return counts
+        row_counts[row["state"]] += row["rows"]
+    return row_counts

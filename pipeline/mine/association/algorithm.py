@@ -1,5 +1,6 @@
 """Algorithm 1 of ScalingNote over a whole log, without comparing all pairs of queries.
 
+Two queries are *associated* if they share important terms; the *borrower* then gets the evidence of the *lender*.
 Queries and terms are numbered, queries are joined on shared term keys (`lenders`), and the pairs become rows of
 `associations`. Associated queries whose four top terms differ share no key; `keyless_relevance_pairs` finds those.
 """
@@ -44,9 +45,11 @@ class TermNumbers(NamedTuple):
     """Integer ids of queries and terms, which joins use.
 
     Attributes:
-        queries: q, tenant, query_id, date; q from 0 in order of tenant and query_id.
-        terms: t, tenant, term, numbered likewise; the same term of another tenant is another term.
-        placed: q, date, t, importance, place; place 1 is a query's most important term, ties in UTF-8 byte order.
+        queries: numbered queries: q, tenant, query_id, date; q counts from 0 in order of tenant and query_id.
+        terms: numbered terms: t, tenant, term; t counts from 0 in order of tenant and term. The same term of another
+            tenant has another number.
+        placed: ranked terms of each query: q, date, t, importance, place; place 1 is the most important term, ties are
+            in UTF-8 byte order.
     """
 
     queries: Relation
@@ -60,6 +63,7 @@ def number_terms(connection: duckdb.DuckDBPyConnection) -> TermNumbers:
     return TermNumbers(queries, terms, materialize(connection, _PLACED, queries=queries, terms=terms))
 
 
+# Four: the number of terms of a top set, Top4 in ScalingNote.
 _TOPS = """
     WITH clicks AS (
         SELECT q, list(t ORDER BY place) AS clicks FROM {wanted} WHERE q IN (FROM {borrowing}) GROUP BY q
@@ -71,33 +75,36 @@ _TOPS = """
 
 
 class TermNames:
-    """Names of queries and terms by number, in memory: about 60 bytes per query, plus the top terms of borrowing
-    queries.
+    """Translates numbers of queries and terms into their names.
+
+    The names are in memory: about 60 bytes per query, plus the top terms of borrowing queries.
 
     Args:
-        connection: has the relations.
-        numbers: of all queries and terms.
+        connection: a connection that holds the relations.
+        numbers: the numbers of all queries and terms.
         required_terms: `TermKeys.required`.
-        borrowing: q: the queries whose terms are needed.
+        borrowing: the borrowing queries (q), whose terms are needed.
     """
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, required_terms: Relation, borrowing: Relation
     ) -> None:
-        tops = _TOPS.format(**numbers._asdict(), wanted=required_terms, borrowing=borrowing)
-        queries = connection.sql(tops).to_arrow_table()
+        tops_sql = _TOPS.format(**numbers._asdict(), wanted=required_terms, borrowing=borrowing)
+        queries = connection.sql(tops_sql).to_arrow_table()
         self._tenants = queries["tenant"].combine_chunks().dictionary_encode()
-        self._ids = queries["query_id"].cast(pa.large_string()).combine_chunks()
-        self._tops, self._clicks = (queries[name].combine_chunks() for name in ("terms", "clicks"))
+        # Large strings: the ids of a big log exceed the 2 GiB that a string array's 32-bit offsets can address.
+        self._query_ids = queries["query_id"].cast(pa.large_string()).combine_chunks()
+        self._relevance_terms = queries["terms"].combine_chunks()
+        self._click_terms = queries["clicks"].combine_chunks()
         terms = connection.sql(f"SELECT term FROM {numbers.terms} ORDER BY t").to_arrow_table()
         self._terms = terms["term"].cast(pa.large_string()).combine_chunks()
 
     def rows(self, pairs: pa.Table) -> pa.Table:
-        """Rows of `associations` for number pairs (date, q, lender, kind, score)."""
+        """Rows of `associations` for pairs of query numbers (date, q, lender, kind, score), in the same order."""
         columns = {
             "tenant": self._tenants.take(pairs["q"]).cast(pa.string()),
-            "query_id": self._ids.take(pairs["q"]).cast(pa.string()),
-            "associated_query_id": self._ids.take(pairs["lender"]).cast(pa.string()),
+            "query_id": self._query_ids.take(pairs["q"]).cast(pa.string()),
+            "associated_query_id": self._query_ids.take(pairs["lender"]).cast(pa.string()),
             "kind": pairs["kind"],
             "terms": self._match_terms(pairs),
             "score": pairs["score"],
@@ -108,10 +115,11 @@ class TermNames:
     def _match_terms(self, pairs: pa.Table) -> pa.Array:
         """The borrower's terms that made the association, most important first."""
         borrowers = pairs["q"].combine_chunks()
-        click = pc.equal(pairs["kind"].combine_chunks(), "click")
-        numbers = pc.if_else(click, self._clicks.take(borrowers), self._tops.take(borrowers))
-        terms = self._terms.take(numbers.flatten()).cast(pa.string())
-        return pa.ListArray.from_arrays(pc.subtract(numbers.offsets, numbers.offsets[0]), terms)
+        is_click = pc.equal(pairs["kind"].combine_chunks(), "click")
+        term_numbers = pc.if_else(is_click, self._click_terms.take(borrowers), self._relevance_terms.take(borrowers))
+        terms = self._terms.take(term_numbers.flatten()).cast(pa.string())
+        # `flatten` starts at the first list's values, so the offsets must start at 0, too.
+        return pa.ListArray.from_arrays(pc.subtract(term_numbers.offsets, term_numbers.offsets[0]), terms)
 
 
 # If the top four terms of two such queries differ, each query ranks some term of its own above one of the other's, and
@@ -127,11 +135,13 @@ _STRONG = """
     SELECT q, t, importance FROM strong WHERE q IN (SELECT q FROM turned)
 """
 
+# Candidates with all their terms above th_rel, and the key of their top set.
 _WIDE = """
     SELECT q, date, key, strong
     FROM (SELECT q, list(t) AS strong FROM {terms} GROUP BY q) JOIN {borrowers} USING (q)
 """
 
+# The two rarest terms of each top set: joining on these gives the fewest rows.
 _RAREST = """
     WITH frequencies AS (SELECT t, count(*) AS n FROM {terms} GROUP BY t),
     members AS (SELECT key, unnest(terms) AS t FROM {sets} WHERE key IN (SELECT key FROM {wide})),
@@ -147,6 +157,7 @@ _COVERS = """
     WHERE wide.key <> rarest.key AND list_has_all(wide.strong, sets.terms)
 """
 
+# Queries whose top set is covered by a query that they cover; `floor` is the lowest importance of the covered terms.
 _MUTUAL = """
     WITH both_ways AS (
         SELECT x.key, x.q, x.date, x.own FROM {covers} AS x
@@ -170,26 +181,34 @@ def keyless_relevance_pairs(
     settings: AssociateSettings,
     borrowers: range,
 ) -> Relation:
-    """Relevance associations between queries with different top four terms; both need more than 4 terms above th_rel.
+    """Find relevance associations between queries whose four top terms differ.
 
-    They need importances that rank the same terms differently in two queries, so term weights that are the same in all
-    queries produce none. They are rare, and are found through the two rarest terms of a top set instead of by comparing
-    all pairs.
+    Both queries need more than four terms above th_rel; all other associated queries share a key. Such pairs are
+    rare: they need importances that rank the same terms differently in two queries, so term weights that are the same
+    in all queries produce none. They are found through the two rarest terms of a top set, without comparing all pairs.
+
+    Args:
+        connection: a connection that holds the relations.
+        placed: `TermNumbers.placed`.
+        keys: relevance keys of all queries.
+        settings: th_rel.
+        borrowers: numbers of the queries that may borrow.
 
     Returns:
         q, lender, date, lender_date, score; both directions, for the borrowing queries.
     """
     terms = materialize(connection, _STRONG, {"th_rel": settings.th_rel}, placed=placed)
-    wide = materialize(connection, _WIDE, terms=terms, borrowers=keys.relevance)
-    rarest = materialize(connection, _RAREST, terms=terms, sets=keys.sets, wide=wide)
-    covers = materialize(connection, _COVERS, terms=terms, rarest=rarest, wide=wide, sets=keys.sets)
+    candidates = materialize(connection, _WIDE, terms=terms, borrowers=keys.relevance)
+    rarest = materialize(connection, _RAREST, terms=terms, sets=keys.sets, wide=candidates)
+    covers = materialize(connection, _COVERS, terms=terms, rarest=rarest, wide=candidates, sets=keys.sets)
     mutual = materialize(connection, _MUTUAL, covers=covers, sets=keys.sets, terms=terms)
     pairs = materialize(connection, _PAIRS, {"first": borrowers.start, "last": borrowers.stop}, mutual=mutual)
-    drop(connection, terms, wide, rarest, covers, mutual)
+    drop(connection, terms, candidates, rarest, covers, mutual)
     return pairs
 
 
 PART_ROWS = 200_000
+"""Maximum rows of a piece of associations: bounds the memory for their names."""
 
 
 class Associations:
@@ -199,10 +218,11 @@ class Associations:
     limit; only query ids and top terms are kept in memory (`TermNames`).
 
     Args:
-        connection: with the tables.
-        settings: rule, thresholds and maximum lenders per key.
-        since: only associations with a query first searched on that day or later.
-        share: (i, n): only borrowers in the i-th of n equal shares, ordered by tenant and query_id.
+        connection: a connection with these tables.
+        settings: rule, thresholds and maximum number of lenders per key.
+        since: only associations with a query first searched on that day or later are made.
+        share: (i, n): only borrowers in the i-th (from 0) of n equal shares of the queries, ordered by tenant and
+            query_id, are included. All queries may lend.
 
     Attributes:
         over_bound: number of associations dropped by `max_lenders`, by date; incomplete before `since`.
@@ -215,33 +235,36 @@ class Associations:
         since: date = date.min,
         share: tuple[int, int] = (0, 1),
     ) -> None:
-        self._connection, self._since = connection, since
+        self._connection = connection
+        self._since = since
         numbers = number_terms(connection)
         borrowers = _share_of_queries(connection, numbers, *share)
         keys = build_term_keys(connection, numbers.placed, settings, borrowers)
-        wide = keyless_relevance_pairs(connection, numbers.placed, keys, settings, borrowers)
+        keyless_pairs = keyless_relevance_pairs(connection, numbers.placed, keys, settings, borrowers)
         lending = bound_lenders(connection, keys, numbers.queries, settings.max_lenders)
-        self._names = TermNames(connection, numbers, keys.required, borrowing_queries(connection, keys, wide, since))
+        borrowing = borrowing_queries(connection, keys, keyless_pairs, since)
+        self._names = TermNames(connection, numbers, keys.required, borrowing)
         self.over_bound: dict[date, int] = count_over_bound(connection, lending)
-        self._query = pairs_since_sql(lending, wide)
+        self._pairs_sql = pairs_since_sql(lending, keyless_pairs)
         drop(connection, keys.required, keys.click_lenders, keys.sets, numbers.placed)
 
     def rows(self) -> Iterator[tuple[date, pa.Table]]:
-        """The associations by date, tenant, query, kind and lender.
+        """The associations, ordered by date, tenant, query, kind and lender.
 
         Yields:
             A date and at most `PART_ROWS` rows of `associations` of that date; dates ascend.
         """
-        reader = self._connection.sql(self._query, params={"since": self._since}).to_arrow_reader(PART_ROWS)
+        reader = self._connection.sql(self._pairs_sql, params={"since": self._since}).to_arrow_reader(PART_ROWS)
         for day, pairs in by_date(reader):
             yield day, self._names.rows(pairs)
 
 
 def _share_of_queries(connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, share: int, n_shares: int) -> range:
+    """Query numbers of one of `n_shares` contiguous shares."""
     if n_shares == 1:
         return ALL_QUERIES
-    (count,) = connection.sql(f"SELECT count(*) FROM {numbers.queries}").fetchall()[0]
-    return range(count * share // n_shares, count * (share + 1) // n_shares)
+    (n_queries,) = connection.sql(f"SELECT count(*) FROM {numbers.queries}").fetchall()[0]
+    return range(n_queries * share // n_shares, n_queries * (share + 1) // n_shares)
 
 
 def by_date(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[date, pa.Table]]:
@@ -249,18 +272,18 @@ def by_date(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[date, pa.Table]
 
     DuckDB's batch sizes depend on its number of threads; these pieces are the same on every machine.
     """
-    waiting: pa.Table | None = None
+    buffer: pa.Table | None = None
     for batch in batches:
         rows = pa.Table.from_batches([batch])
-        waiting = pa.concat_tables([waiting, rows]) if waiting else rows
-        while waiting.num_rows:
-            day = waiting["date"][0]
-            same = pc.equal(waiting["date"], day)
-            length = pc.sum(same).as_py()
-            if length == waiting.num_rows and length < PART_ROWS:
+        buffer = pa.concat_tables([buffer, rows]) if buffer else rows
+        while buffer.num_rows:
+            day = buffer["date"][0]
+            n_rows_of_day = pc.sum(pc.equal(buffer["date"], day)).as_py()
+            # The next batch may have more rows of this date.
+            if n_rows_of_day == buffer.num_rows and n_rows_of_day < PART_ROWS:
                 break
-            size = min(length, PART_ROWS)
-            yield day.as_py(), waiting.slice(0, size)
-            waiting = waiting.slice(size)
-    if waiting:
-        yield waiting["date"][0].as_py(), waiting
+            size = min(n_rows_of_day, PART_ROWS)
+            yield day.as_py(), buffer.slice(0, size)
+            buffer = buffer.slice(size)
+    if buffer:
+        yield buffer["date"][0].as_py(), buffer

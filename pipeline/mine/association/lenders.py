@@ -47,6 +47,7 @@ Ties are not broken: a second term of the same importance as the third includes 
 is tied with the fourth does not borrow.
 """
 
+# Three term numbers below 2^31 in one integer, ascending; a key of fewer terms repeats the last one.
 _KEY = "({0}::HUGEINT * 2147483648 + {1}) * 2147483648 + {2}"
 
 _CLICK_BORROWERS = f"""
@@ -54,6 +55,7 @@ _CLICK_BORROWERS = f"""
     FROM (SELECT q, date, list_sort(list(t)) AS ts FROM {{wanted}} WHERE q >= $first AND q < $last GROUP BY q, date)
 """
 
+# `alone`: lenders that a key with a single term matches; only keys on which some query borrows are made.
 _CLICK_LENDERS = f"""
     WITH strong AS (SELECT q, date, t, importance FROM {{placed}} WHERE importance > $th_click::FLOAT),
     alone AS (SELECT q FROM strong GROUP BY q HAVING NOT $guarded OR count(*) = 1),
@@ -70,6 +72,7 @@ _CLICK_LENDERS = f"""
     FROM keyed WHERE key IN (SELECT key FROM {{borrowers}})
 """
 
+# Queries whose whole Top4 is above th_rel.
 _TOPS = """
     SELECT list_sort(list(t)) AS terms, q, date, min(importance) AS floor
     FROM {placed} WHERE place <= 4 GROUP BY q, date HAVING floor > $th_rel::FLOAT
@@ -108,6 +111,7 @@ class TermKeys(NamedTuple):
 
 
 ALL_QUERIES = range(1 << 31)
+"""All query numbers, which are 32-bit integers."""
 
 
 def build_term_keys(
@@ -116,26 +120,27 @@ def build_term_keys(
     settings: AssociateSettings,
     borrowers: range = ALL_QUERIES,
 ) -> TermKeys:
-    """The keys of all queries.
+    """Make the keys of all queries.
 
     Args:
-        connection: has the relation.
+        connection: a connection that holds the relation.
         placed: `algorithm.TermNumbers.placed`.
         settings: rule and thresholds.
         borrowers: numbers of the queries that may borrow; all may lend.
     """
-    within = {"first": borrowers.start, "last": borrowers.stop}
-    guarded = settings.rule == "guarded"
-    required = materialize(connection, GUARDED if guarded else PAPER, placed=placed)
-    click_borrowers = materialize(connection, _CLICK_BORROWERS, within, wanted=required)
-    parameters = {"th_click": settings.th_click, "guarded": guarded}
-    click_lenders = materialize(connection, _CLICK_LENDERS, parameters, placed=placed, borrowers=click_borrowers)
+    borrower_bounds = {"first": borrowers.start, "last": borrowers.stop}
+    is_guarded = settings.rule == "guarded"
+    required = materialize(connection, GUARDED if is_guarded else PAPER, placed=placed)
+    click_borrowers = materialize(connection, _CLICK_BORROWERS, borrower_bounds, wanted=required)
+    lender_rule = {"th_click": settings.th_click, "guarded": is_guarded}
+    click_lenders = materialize(connection, _CLICK_LENDERS, lender_rule, placed=placed, borrowers=click_borrowers)
     tops = materialize(connection, _TOPS, {"th_rel": settings.th_rel}, placed=placed)
     sets = materialize(connection, _SETS, tops=tops)
     relevance = materialize(connection, _RELEVANCE, tops=tops, sets=sets)
     drop(connection, tops)
-    is_all = borrowers is ALL_QUERIES
-    relevance_borrowers = relevance if is_all else materialize(connection, _WITHIN, within, relation=relevance)
+    relevance_borrowers = (
+        relevance if borrowers is ALL_QUERIES else materialize(connection, _WITHIN, borrower_bounds, relation=relevance)
+    )
     return TermKeys(required, click_borrowers, click_lenders, relevance_borrowers, relevance, sets)
 
 
@@ -145,34 +150,37 @@ _BORROWING = """
 
 
 def borrowing_queries(connection: duckdb.DuckDBPyConnection, keys: TermKeys, wide: Relation, since: date) -> Relation:
-    """Borrowers (q) of possible associations in which at least one query is of `since` or later.
+    """Find the borrowers (q) of possible associations in which at least one query is of `since` or later.
 
     Args:
-        connection: has the relations.
+        connection: a connection that holds the relations.
         keys: borrowers and lenders by key.
         wide: relevance pairs without a common key.
         since: first date.
     """
-    click = _BORROWING.format(borrowers=keys.click_borrowers, lenders=keys.click_lenders)
-    relevance = _BORROWING.format(borrowers=keys.relevance_borrowers, lenders=keys.relevance)
-    return materialize(connection, f"{click} UNION {relevance} UNION SELECT q FROM {wide}", {"since": since})
+    click_sql = _BORROWING.format(borrowers=keys.click_borrowers, lenders=keys.click_lenders)
+    relevance_sql = _BORROWING.format(borrowers=keys.relevance_borrowers, lenders=keys.relevance)
+    return materialize(connection, f"{click_sql} UNION {relevance_sql} UNION SELECT q FROM {wide}", {"since": since})
 
 
+# Most keys have few lenders: only those of crowded keys are sorted.
 _LENDERS = """
-    WITH crowded AS (SELECT key FROM {lenders} GROUP BY key HAVING count(*) > $most),
+    WITH crowded AS (SELECT key FROM {lenders} GROUP BY key HAVING count(*) > $max_lenders),
     drawn AS (
         SELECT key, q, date, floor, md5_number_lower(query_id) AS draw
         FROM {lenders} JOIN {queries} USING (q, date)
         WHERE key IN (SELECT key FROM crowded)
     ), ordered AS (
         SELECT key, q, date, floor,
-            row_number() OVER (PARTITION BY key ORDER BY date, floor DESC, draw, q) > $most AS cut
+            row_number() OVER (PARTITION BY key ORDER BY date, floor DESC, draw, q) > $max_lenders AS cut
         FROM drawn
     )
     SELECT * FROM ordered UNION ALL
     SELECT key, q, date, floor, false AS cut FROM {lenders} WHERE key NOT IN (SELECT key FROM crowded)
 """
 
+# Excluded pairs by date, without making them: up to each date, borrowers × excluded lenders of a key, minus the queries
+# that would lend to themselves; a date's pairs are the growth since the date before.
 _CUT = """
     WITH crowded AS (SELECT key, q, date FROM {lenders} WHERE cut),
     events AS (
@@ -196,6 +204,7 @@ _PAIRS = """
     WHERE NOT l.cut AND b.q <> l.q AND {which}
 """
 
+# An association is dated by the later of its two queries.
 _NEW = """
     SELECT greatest(date, lender_date) AS date, q, lender, kind, score FROM ({pairs})
     WHERE greatest(date, lender_date) >= $since
@@ -207,8 +216,8 @@ class BoundedLending(NamedTuple):
 
     Attributes:
         kind: click or relevance.
-        borrowers: key, q, date, floor.
-        lenders: the same columns, and cut: whether the bound excludes the lender.
+        borrowers: borrowing queries: key, q, date, floor.
+        lenders: lending queries: the same columns, and `cut`, whether the bound excludes the lender.
     """
 
     kind: str
@@ -222,12 +231,12 @@ def bound_lenders(
     """Limit the lenders of each key.
 
     Args:
-        connection: has the relations.
+        connection: a connection that holds the relations.
         keys: borrowers and lenders by key.
         queries: `algorithm.TermNumbers.queries`.
-        max_lenders: per key; 0: no limit.
+        max_lenders: maximum number of lenders per key; 0: no limit.
     """
-    bound = {"most": max_lenders or 1 << 62}
+    bound = {"max_lenders": max_lenders or 1 << 62}
     kinds = (
         ("click", keys.click_borrowers, keys.click_lenders),
         ("relevance", keys.relevance_borrowers, keys.relevance),
@@ -240,9 +249,9 @@ def bound_lenders(
 
 def count_over_bound(connection: duckdb.DuckDBPyConnection, lending: Iterable[BoundedLending]) -> dict[date, int]:
     """Number of associations excluded by the bound, by date."""
-    counted = " UNION ALL ".join(f"FROM ({_CUT.format(**each._asdict())})" for each in lending)
-    date_rows = connection.sql(f"SELECT date, sum(pairs)::BIGINT FROM ({counted}) GROUP BY date").fetchall()
-    return {day: pairs for day, pairs in date_rows if pairs}
+    counts_sql = " UNION ALL ".join(f"FROM ({_CUT.format(**kind._asdict())})" for kind in lending)
+    date_counts = connection.sql(f"SELECT date, sum(pairs)::BIGINT FROM ({counts_sql}) GROUP BY date").fetchall()
+    return {day: n_pairs for day, n_pairs in date_counts if n_pairs}
 
 
 def pairs_since_sql(lending: Iterable[BoundedLending], wide: Relation) -> str:
@@ -254,7 +263,10 @@ def pairs_since_sql(lending: Iterable[BoundedLending], wide: Relation) -> str:
         lending: borrowers and lenders of each kind.
         wide: relevance pairs without a common key: q, lender, date, lender_date, score.
     """
-    which = ("b.date >= $since", "b.date < $since AND l.date >= $since")
-    made = [_PAIRS.format(**each._asdict(), which=new) for each in lending for new in which]
-    everything = " UNION ALL ".join([*made, f"SELECT *, 'relevance' AS kind FROM {wide}"])
-    return f"{_NEW.format(pairs=everything)} ORDER BY date, q, kind, lender"
+    # Two joins, so that DuckDB can filter each side by date before it joins.
+    date_conditions = ("b.date >= $since", "b.date < $since AND l.date >= $since")
+    keyed_pairs = [
+        _PAIRS.format(**kind._asdict(), which=condition) for kind in lending for condition in date_conditions
+    ]
+    all_pairs_sql = " UNION ALL ".join([*keyed_pairs, f"SELECT *, 'relevance' AS kind FROM {wide}"])
+    return f"{_NEW.format(pairs=all_pairs_sql)} ORDER BY date, q, kind, lender"

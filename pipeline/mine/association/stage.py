@@ -22,6 +22,7 @@ from darklode.schemas.mining import AssociateSettings
 
 ASSOCIATE = Stage("associate", 2, ("query_terms", "log_queries"), ("associations",))
 
+# A sum of hashes: independent of the order of the rows.
 _CONTENT = """
     SELECT date, sum(digest)::VARCHAR AS digest FROM (
         SELECT date, hash(tenant, query_id)::HUGEINT AS digest FROM log_queries UNION ALL
@@ -40,6 +41,8 @@ class AssociationShard:
     """A contiguous share of the borrowing queries, ordered by tenant and query_id.
 
     Attributes:
+        tables: `query_terms` and `log_queries`, complete: the queries of all shards may lend.
+        settings: rule, thresholds and the maximum number of lenders per key.
         since: associations of earlier dates are left out.
         number: index of the shard, from 0.
         n_shards: number of shards.
@@ -65,42 +68,49 @@ class AssociationShard:
 def associate(tables: Tables, output: Output, settings: AssociateSettings, spread: Spread = here) -> None:
     """Write the associations between queries, with one resumable unit per date.
 
+    If any date is missing, the shards compute all associations from the first missing date on; only those of missing
+    dates are written.
+
     An association is dated by the later of its two queries. A new date therefore leaves earlier dates unchanged; a
     query that arrives late recomputes its date and all later ones.
 
     Args:
-        tables: `query_terms` and `log_queries`.
-        output: `associations`, by date.
+        tables: tables that contain `query_terms` and `log_queries`.
+        output: receives `associations`, by date.
         settings: rule, thresholds and the maximum number of lenders per key.
         spread: runs the shards.
     """
     totals = Counter[str]()
     with tables.connect() as connection:
         fingerprints = chained_fingerprints(connection)
-    missing = [day for day, basis in fingerprints.items() if not output.is_done(str(day), basis)]
-    basis_of_all = output.unit_key("", key_of(*fingerprints.values()))
-    shards = _shards(tables, settings, missing, basis_of_all, spread.places)
+    missing_days = [day for day, fingerprint in fingerprints.items() if not output.is_done(str(day), fingerprint)]
+    inputs_fingerprint = output.unit_key("", key_of(*fingerprints.values()))
+    shards = _make_shards(tables, settings, missing_days, inputs_fingerprint, spread.places)
     over_bound = Counter[date]()
     results = [_ShardResult(pieces, over_bound) for pieces in spread(associate_shard, shards)]
-    for done, (day, basis) in enumerate(fingerprints.items()):
-        with output.unit(str(day), basis) as unit:
+    for n_done, (day, fingerprint) in enumerate(fingerprints.items(), 1):
+        with output.unit(str(day), fingerprint) as unit:
             if results and not unit.done:
-                unit.facts["written"] = _write(_associations_of_day(results, day), output)
+                unit.facts["written"] = _write_pieces(_associations_of_day(results, day), output)
                 unit.facts["over_bound"] = over_bound[day]
         totals.update(unit.facts)
-        output.progress(done + 1, len(fingerprints), str(day))
-    n_written, n_all = totals["written"], totals["written"] + totals["over_bound"]
+        output.progress(n_done, len(fingerprints), str(day))
+    n_written = totals["written"]
+    n_all = n_written + totals["over_bound"]
     output.count(FunnelStep("associate", "queries", tables.rows("log_queries"), "associations", n_all))
     dropped = {"more than associate.max_lenders per key": totals["over_bound"]} if totals["over_bound"] else {}
     output.count(FunnelStep("bound lenders", "associations", n_all, "associations", n_written, dropped))
 
 
-def _shards(
-    tables: Tables, settings: AssociateSettings, missing: Sequence[date], basis: str, places: int
+def _make_shards(
+    tables: Tables, settings: AssociateSettings, missing_days: Sequence[date], fingerprint: str, max_shards: int
 ) -> list[AssociationShard]:
     """Shards that compute the first missing date and all later ones; none if no date is missing."""
-    count = max(1, min(places, tables.rows("log_queries") // SHARD_QUERIES)) if missing else 0
-    return [AssociationShard(tables, settings, missing[0], number, count, basis) for number in range(count)]
+    if not missing_days:
+        return []
+    n_shards = max(1, min(max_shards, tables.rows("log_queries") // SHARD_QUERIES))
+    since = missing_days[0]
+    return [AssociationShard(tables, settings, since, number, n_shards, fingerprint) for number in range(n_shards)]
 
 
 def associate_shard(shard: AssociationShard) -> Pieces:
@@ -118,18 +128,22 @@ def associate_shard(shard: AssociationShard) -> Pieces:
 
 
 def _associations_of_day(results: Sequence[_ShardResult], day: date) -> Iterator[pa.Table]:
-    """Rows of one date from all shards, in shard order."""
+    """Rows of one date from all shards, in shard order, which is the order of tenant and query."""
     batches = (batch for result in results for rows in result.of_day(day) for batch in rows.to_batches())
     return (rows.cast(ASSOCIATIONS.schema) for _, rows in by_date(batches))
 
 
 def chained_fingerprints(connection: duckdb.DuckDBPyConnection) -> dict[date, str]:
-    """Fingerprint of all queries and terms up to each date; dates ascending."""
-    digests = dict(connection.sql(_CONTENT).fetchall())
-    return dict(zip(digests, accumulate(digests.values(), key_of), strict=True))
+    """Fingerprint of all queries and terms up to each date; dates ascending.
+
+    A change of a date's rows changes the fingerprints of that date and all later ones.
+    """
+    digest_by_date = dict(connection.sql(_CONTENT).fetchall())
+    return dict(zip(digest_by_date, accumulate(digest_by_date.values(), key_of), strict=True))
 
 
-def _write(pieces: Iterator[pa.Table], output: Output) -> int:
+def _write_pieces(pieces: Iterator[pa.Table], output: Output) -> int:
+    """Write rows of `associations`; returns their number."""
     n_rows = 0
     for piece in pieces:
         output.write("associations", piece)
@@ -138,16 +152,21 @@ def _write(pieces: Iterator[pa.Table], output: Output) -> int:
 
 
 class _ShardResult:
-    """Reads the output of `associate_shard` date by date; dates must be requested in ascending order."""
+    """Reads the output of `associate_shard` date by date; dates must be requested in ascending order.
+
+    Args:
+        pieces: output of `associate_shard`.
+        over_bound: the shard's numbers of associations over the bound are added to it, by date.
+    """
 
     def __init__(self, pieces: Pieces, over_bound: Counter[date]) -> None:
         over_bound.update({row["date"]: row["over_bound"] for row in next(pieces).to_pylist()})
-        self._pieces = ((rows["date"][0].as_py(), rows) for rows in pieces)
-        self._next = next(self._pieces, None)
+        self._dated_pieces = ((rows["date"][0].as_py(), rows) for rows in pieces)
+        self._next_piece = next(self._dated_pieces, None)
 
     def of_day(self, day: date) -> Iterator[pa.Table]:
         """Pieces of one date; those of earlier dates are skipped."""
-        while self._next and self._next[0] <= day:
-            if self._next[0] == day:
-                yield self._next[1]
-            self._next = next(self._pieces, None)
+        while self._next_piece and self._next_piece[0] <= day:
+            if self._next_piece[0] == day:
+                yield self._next_piece[1]
+            self._next_piece = next(self._dated_pieces, None)

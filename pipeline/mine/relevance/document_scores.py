@@ -1,4 +1,4 @@
-"""Document verdicts from a judge of chunks: a document is as relevant as its best chunk."""
+"""Verdicts on documents from a judge that reads chunks: a document is as relevant as its most relevant chunk."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from darklode.pipeline.mine.relevance.ranker import OpenTenant
 from darklode.pipeline.mine.relevance.ranking import scores
 
 CHUNKS_SEEN = 16
-"""Maximum number of chunks of a document, from its beginning, that the judge sees."""
+"""Maximum number of chunks of a document, from its beginning, that the judge sees, to bound the cost of long documents.
+"""
 
 
 @dataclass(frozen=True)
 class JudgedDocuments:
     """Distinct (query, document) pairs, and their chunks to judge.
 
+    A pair that is requested several times is judged once.
+
     Attributes:
-        document_index: index of the pair for each requested document, shape (n_requested,).
-        member: index of the pair for each chunk, shape (n_chunks,).
-        shown: the chunks as rows of `PAIRS`, by query, then chunk.
+        document_index: for each requested document, the index of its distinct pair, shape (n_requested,).
+        member: for each chunk to judge, the index of its distinct pair, shape (n_chunks,).
+        shown: the chunks to judge, as rows of `PAIRS`, ordered by query, then chunk_id.
     """
 
     document_index: NDArray[np.int64]
@@ -34,38 +37,51 @@ class JudgedDocuments:
 
     @classmethod
     def from_queries(cls, opened: OpenTenant, queries: pa.Table, docs: pa.ChunkedArray) -> JudgedDocuments:
-        """Look up the documents' first chunks.
+        """Look up the first `CHUNKS_SEEN` chunks of each document.
 
         Args:
-            opened: the tenant.
+            opened: the tenant with the documents.
             queries: query_id, query and query_hash, one row per requested document.
-            docs: doc_ids, null for none: one per row of `queries`, or several such lists concatenated.
+            docs: doc_ids, null where a query has no document: one per row of `queries`, or several such lists
+                concatenated.
 
         Raises:
             ArtifactError: a query has no text.
         """
         check_ids_exist(queries, opened.chunks.tenant, "query_id", queries["query"])
-        doc = pc.fill_null(pc.index_in(docs, opened.doc_ids, skip_nulls=True), -1).to_numpy().astype(np.int64)
-        query = queries["query_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-        key = np.tile(query, len(doc) // max(1, len(query))) * (len(opened.doc_ids) + 1) + doc
-        _, first, document_index = np.unique(key, return_index=True, return_inverse=True)
-        member, row = opened.documents.first_chunks(doc[first], CHUNKS_SEEN)
-        query_row = first[member] % max(1, queries.num_rows)
-        order = np.lexsort((opened.documents.places[row], query[query_row]))
-        return cls(document_index, member[order], opened.pairs(queries, query_row[order], row[order]))
+        # Document number -1: no document, or one that no longer exists.
+        doc_numbers = pc.fill_null(pc.index_in(docs, opened.doc_ids, skip_nulls=True), -1).to_numpy().astype(np.int64)
+        query_numbers = queries["query_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+        n_lists = len(doc_numbers) // max(1, len(query_numbers))
+        pair_keys = np.tile(query_numbers, n_lists) * (len(opened.doc_ids) + 1) + doc_numbers
+        _, first_requests, document_index = np.unique(pair_keys, return_index=True, return_inverse=True)
+        member, chunk_rows = opened.documents.first_chunks(doc_numbers[first_requests], CHUNKS_SEEN)
+        query_rows = first_requests[member] % max(1, queries.num_rows)
+        order = np.lexsort((opened.documents.places[chunk_rows], query_numbers[query_rows]))
+        return cls(document_index, member[order], opened.pairs(queries, query_rows[order], chunk_rows[order]))
 
     @property
     def is_read(self) -> NDArray[np.bool_]:
-        """Which of the pairs have a document with chunks, shape (n_pairs,)."""
-        return np.bincount(self.member, minlength=int(self.document_index.max(initial=-1)) + 1) > 0
+        """Whether each distinct pair has a document with chunks, shape (n_pairs,)."""
+        n_pairs = int(self.document_index.max(initial=-1)) + 1
+        return np.bincount(self.member, minlength=n_pairs) > 0
 
     def label_documents(self, replies: pa.Table) -> tuple[pa.Array, pa.Array]:
-        """Whether each document is relevant, and its probability; null if unknown."""
-        labels, is_read = labels_as_floats(replies["relevant"]), self.is_read
-        yes, unread = (
-            np.bincount(self.member, member_mask, len(is_read)) > 0 for member_mask in (labels == 1, np.isnan(labels))
-        )
-        probability = np.full(len(is_read), np.nan)
-        np.fmax.at(probability, self.member, scores(replies))
-        unknown = ~is_read | (~yes & unread)
-        return pa.array(yes, mask=unknown), pa.array(probability, mask=np.isnan(probability))
+        """Combine the replies on chunks into labels of documents.
+
+        Args:
+            replies: the judge's replies to the rows of `shown`, in the same order.
+
+        Returns:
+            Whether each document is relevant, and its probability; both of shape (n_pairs,). The label is null if the
+                document has no chunk, or if no chunk is relevant and a reply was unreadable.
+        """
+        chunk_labels = labels_as_floats(replies["relevant"])
+        is_read = self.is_read
+        n_pairs = len(is_read)
+        has_relevant_chunk = np.bincount(self.member, chunk_labels == 1, n_pairs) > 0
+        has_unreadable_reply = np.bincount(self.member, np.isnan(chunk_labels), n_pairs) > 0
+        probability = np.full(n_pairs, np.nan)
+        np.fmax.at(probability, self.member, scores(replies))  # fmax ignores NaN, the score of an unreadable reply
+        is_unknown = ~is_read | (~has_relevant_chunk & has_unreadable_reply)
+        return pa.array(has_relevant_chunk, mask=is_unknown), pa.array(probability, mask=np.isnan(probability))

@@ -19,12 +19,13 @@ from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.schemas.mining import RelevanceSettings
 
 FIRST_DEPTH = 4
-"""Chunks retrieved per requested document; where their documents are too few, `FURTHER` times as many."""
+"""Chunks retrieved per requested document in the first search: several chunks may belong to the same document."""
 FURTHER = 4
+"""Factor by which the search depth grows while the retrieved chunks belong to too few documents."""
 CELLS = 1 << 23
-"""Maximum hits (queries × depth) of one search: deeper searches take fewer queries at once."""
+"""Maximum hits (queries × depth) of one search, to bound its memory: deeper searches take fewer queries at once."""
 FUSION = 60
-"""Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
+"""Constant k of reciprocal rank fusion, 1 / (k + rank): the value of Cormack, Clarke and Büttcher (2009)."""
 
 _Ints = NDArray[np.int64]
 
@@ -44,20 +45,32 @@ class DocumentIndex:
     n: int
 
     def first_chunks(self, docs: _Ints, max_chunks: int) -> tuple[_Ints, _Ints]:
-        """Index into `docs` and chunk row of the first chunks of documents; document -1 has none."""
-        starts = np.searchsorted(self._chunks_by_document, docs)
-        counts = np.minimum(np.searchsorted(self._chunks_by_document, docs, side="right") - starts, max_chunks)
-        begins = np.cumsum(counts) - counts
-        within = np.arange(counts.sum()) - np.repeat(begins, counts)
-        return np.repeat(np.arange(len(docs)), counts), self._order[np.repeat(starts, counts) + within]
+        """Find the first chunks of documents.
+
+        Args:
+            docs: document numbers, shape (n_docs,); a document -1 has no chunks.
+            max_chunks: maximum number of chunks per document.
+
+        Returns:
+            For each chunk the index of its document in `docs`, and its chunk row; both of shape (n_chunks,).
+        """
+        starts = np.searchsorted(self._sorted_documents, docs)
+        ends = np.searchsorted(self._sorted_documents, docs, side="right")
+        counts = np.minimum(ends - starts, max_chunks)
+        first_outputs = np.cumsum(counts) - counts
+        chunk_within_document = np.arange(counts.sum()) - np.repeat(first_outputs, counts)
+        chunk_rows = self._rows_by_document[np.repeat(starts, counts) + chunk_within_document]
+        return np.repeat(np.arange(len(docs)), counts), chunk_rows
 
     @cached_property
-    def _order(self) -> _Ints:
+    def _rows_by_document(self) -> _Ints:
+        """Chunk rows ordered by document; a stable sort keeps the chunks of a document in their order."""
         return np.argsort(self.document_of_chunk, kind="stable")
 
     @cached_property
-    def _chunks_by_document(self) -> _Ints:
-        return self.document_of_chunk[self._order]
+    def _sorted_documents(self) -> _Ints:
+        """Document number of each of `_rows_by_document`, ascending."""
+        return self.document_of_chunk[self._rows_by_document]
 
 
 @dataclass(frozen=True)
@@ -79,64 +92,89 @@ class Candidates:
     def slice_queries(self, first: int, end: int) -> Candidates:
         """The candidates of queries `first` to `end` - 1."""
         start, stop = np.searchsorted(self.query, [first, end])
-        own = slice(int(start), int(stop))
-        return Candidates(self.query[own], self.row[own], self.doc[own], self.fused[own])
+        pairs = slice(int(start), int(stop))
+        return Candidates(self.query[pairs], self.row[pairs], self.doc[pairs], self.fused[pairs])
 
 
 def top_candidates(
     retrievers: Sequence[Retriever], texts: Sequence[str], documents: DocumentIndex, top: int
 ) -> Candidates:
-    """Each retriever's `top` documents per query, represented by the chunks that the retrievers rank highest.
+    """Find each retriever's `top` documents per query, and the chunks to judge for them.
+
+    A document is represented by the chunk that a retriever ranks highest: by several chunks if the retrievers disagree.
 
     Args:
-        retrievers: at least one, over the tenant's chunks.
-        texts: of the queries of a block.
-        documents: of the chunks.
-        top: documents per retriever; fewer if it finds fewer.
+        retrievers: at least one retriever over the tenant's chunks.
+        texts: the texts of the queries of a block.
+        documents: the mapping between the tenant's chunks and documents.
+        top: maximum number of documents per query and retriever.
     """
-    lists = [_best(retriever, texts, documents, top) for retriever in retrievers]
-    query, row, rank = (np.concatenate(columns) for columns in zip(*lists, strict=True))
+    results = [_search_documents(retriever, texts, documents, top) for retriever in retrievers]
+    query, row, rank = (np.concatenate(columns) for columns in zip(*results, strict=True))
     doc = documents.document_of_chunk[row]
-    _, member = np.unique(query * documents.n + doc, return_inverse=True)
-    sums: NDArray[np.float64] = np.bincount(member, 1 / (FUSION + rank)).astype(np.float64)
-    fused: NDArray[np.float64] = sums.round(12)[member]
-    _, once = np.unique(query * len(documents.document_of_chunk) + documents.places[row], return_index=True)
-    return Candidates(query[once], row[once], doc[once], fused[once])
+    _, document_pair = np.unique(query * documents.n + doc, return_inverse=True)
+    fusion_scores: NDArray[np.float64] = np.bincount(document_pair, 1 / (FUSION + rank)).astype(np.float64)
+    fused: NDArray[np.float64] = fusion_scores.round(12)[document_pair]
+    # Unique sorts: the pairs are ordered by query, then chunk_id.
+    _, distinct = np.unique(query * len(documents.document_of_chunk) + documents.places[row], return_index=True)
+    return Candidates(query[distinct], row[distinct], doc[distinct], fused[distinct])
 
 
-def _best(retriever: Retriever, texts: Sequence[str], documents: DocumentIndex, top: int) -> tuple[_Ints, _Ints, _Ints]:
-    """Query, best chunk's row and rank (from 1) of a retriever's `top` documents.
+def _search_documents(
+    retriever: Retriever, texts: Sequence[str], documents: DocumentIndex, top: int
+) -> tuple[_Ints, _Ints, _Ints]:
+    """Find a retriever's `top` documents for each query, with their best chunks.
 
     The search is repeated with a greater depth only for queries whose chunks belong to too few documents.
+
+    Returns:
+        Query number, row of the document's best chunk, and rank of the document (from 1); all of shape (n_documents,).
     """
     n_chunks = len(documents.document_of_chunk)
-    depth, query_rows = min(n_chunks, FIRST_DEPTH * top), np.arange(len(texts))
-    blocks = []
-    while len(query_rows):
-        short = []
-        step = max(1, CELLS // depth)
-        for own in (query_rows[start : start + step] for start in range(0, len(query_rows), step)):
-            rows = retriever.search([texts[number] for number in own], depth).rows
-            query, row, rank = _first_of_each(rows, documents, top)
-            more = (np.bincount(query, minlength=len(own)) < top) & (rows[:, -1] >= 0) & (depth < n_chunks)
-            is_complete = ~more[query]
-            blocks.append((own[query[is_complete]], row[is_complete], rank[is_complete]))
-            short.append(own[more])
-        query_rows, depth = np.concatenate(short), min(n_chunks, FURTHER * depth)
-    query, row, rank = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
+    depth = min(n_chunks, FIRST_DEPTH * top)
+    pending_queries = np.arange(len(texts))
+    complete_results = []
+    while len(pending_queries):
+        incomplete_queries = []
+        block_size = max(1, CELLS // depth)
+        for start in range(0, len(pending_queries), block_size):
+            block = pending_queries[start : start + block_size]
+            rows = retriever.search([texts[number] for number in block], depth).rows
+            query, row, rank = _first_chunk_per_document(rows, documents, top)
+            has_too_few = np.bincount(query, minlength=len(block)) < top
+            can_find_more = (rows[:, -1] >= 0) & (depth < n_chunks)  # a list that ends with -1 is exhausted
+            needs_deeper_search = has_too_few & can_find_more
+            is_complete = ~needs_deeper_search[query]
+            complete_results.append((block[query[is_complete]], row[is_complete], rank[is_complete]))
+            incomplete_queries.append(block[needs_deeper_search])
+        pending_queries = np.concatenate(incomplete_queries)
+        depth = min(n_chunks, FURTHER * depth)
+    query, row, rank = (np.concatenate(columns) for columns in zip(*complete_results, strict=True))
     return query, row, rank
 
 
-def _first_of_each(rows: _Ints, documents: DocumentIndex, top: int) -> tuple[_Ints, _Ints, _Ints]:
-    """Query, first chunk's row and rank of each document, from lists of chunk rows of shape (n_queries, depth)."""
+def _first_chunk_per_document(rows: _Ints, documents: DocumentIndex, top: int) -> tuple[_Ints, _Ints, _Ints]:
+    """Reduce ranked lists of chunks to ranked lists of documents.
+
+    Args:
+        rows: chunk rows by rank, -1 after the last hit, shape (n_queries, depth).
+        documents: the mapping between chunks and documents.
+        top: maximum number of documents per query.
+
+    Returns:
+        Index of the query, row of the document's first chunk, and rank of the document (from 1); all of shape
+            (n_documents,), by query, then rank.
+    """
     query, column = np.nonzero(rows >= 0)
     row = rows[query, column]
-    _, first = np.unique(query * documents.n + documents.document_of_chunk[row], return_index=True)
-    first.sort()
-    query, row = query[first], row[first]
+    _, first_hits = np.unique(query * documents.n + documents.document_of_chunk[row], return_index=True)
+    first_hits.sort()
+    query = query[first_hits]
+    row = row[first_hits]
+    # `query` ascends, so the first occurrence of a value is the first document of that query.
     rank = np.arange(len(query)) - np.searchsorted(query, query) + 1
-    within = rank <= top
-    return query[within], row[within], rank[within]
+    is_in_top = rank <= top
+    return query[is_in_top], row[is_in_top], rank[is_in_top]
 
 
 _Floats = NDArray[np.float64]
@@ -155,8 +193,8 @@ class RankedDocuments:
     Attributes:
         query: number of the query in the block.
         doc: number of the document.
-        score: of its best chunk, 0 to 1.
-        rank: from 1.
+        score: score of the document's best chunk, 0 to 1.
+        rank: rank of the document for its query, from 1.
     """
 
     query: _Ints
@@ -166,9 +204,13 @@ class RankedDocuments:
 
 
 def scores(replies: pa.Table) -> _Floats:
-    """Each reply's probability; if missing, 1 or 0 by its label, 0.5 if the label is doubtful, NaN without a label."""
-    label = pc.if_else(is_doubtful(replies), 0.5, replies["relevant"].cast(pa.float64()))
-    score = pc.coalesce(replies["probability"].cast(pa.float64()), label)
+    """Convert the judge's replies to scores, shape (n_replies,).
+
+    The score is the reply's probability; if missing, 1 or 0 by its label, 0.5 if the label is doubtful, NaN without a
+    label.
+    """
+    label_score = pc.if_else(is_doubtful(replies), 0.5, replies["relevant"].cast(pa.float64()))
+    score = pc.coalesce(replies["probability"].cast(pa.float64()), label_score)
     return np.asarray(pc.fill_null(score, float("nan")).to_numpy())
 
 
@@ -179,10 +221,12 @@ def rank_candidates(candidates: Candidates, score: _Floats) -> RankedDocuments:
 
     Args:
         candidates: the pairs judged; documents are numbered in the order of their ids.
-        score: of each pair, see `scores`.
+        score: score of each pair, shape (n_pairs,), see `scores`; NaN: no readable reply.
     """
-    read = np.flatnonzero(~np.isnan(score))
-    query, doc, fused, score = candidates.query[read], candidates.doc[read], candidates.fused[read], score[read]
+    readable = np.flatnonzero(~np.isnan(score))
+    query, doc = candidates.query[readable], candidates.doc[readable]
+    fused, score = candidates.fused[readable], score[readable]
+    # Sorted by query, document and descending score, the first row of a document is its best chunk.
     by_document = np.lexsort((-score, doc, query))
     query, doc, fused, score = query[by_document], doc[by_document], fused[by_document], score[by_document]
     best_rows = np.flatnonzero((np.diff(query, prepend=-1) != 0) | (np.diff(doc, prepend=-1) != 0))
@@ -203,26 +247,28 @@ def negatives(
     settings: RelevanceSettings,
     seed: int,
 ) -> tuple[_Ints, _Ints]:
-    """Documents ranked K + 1 to T, in random order; the first of a query is its negative.
+    """Find each query's negative candidates, the documents ranked K + 1 to T, in random order.
+
+    The first candidate of a query becomes its negative; the others replace it if it turns out relevant.
 
     Args:
-        connection: any.
-        ranking: the ranking.
-        names: tenant, query_ids and doc_ids by number.
-        settings: K and T.
-        seed: of the random order.
+        connection: any DuckDB connection; the order is computed in it.
+        ranking: the ranking of the block's queries.
+        names: the tenant, the query ids by query number, and the doc ids by document number.
+        settings: K (`top_k`) and T (`top_t`).
+        seed: seed of the random order.
 
     Returns:
         Query numbers, ascending, and indices of their documents in the ranking; both of shape (n_negatives,).
     """
-    places = np.flatnonzero((ranking.rank > settings.top_k) & (ranking.rank <= settings.top_t))
+    candidates = np.flatnonzero((ranking.rank > settings.top_k) & (ranking.rank <= settings.top_t))
     tenant, query_ids, doc_ids = names
-    rows = {
-        "query": pa.array(ranking.query[places]),
-        "place": pa.array(places),
-        "query_id": query_ids.take(pa.array(ranking.query[places])),
-        "doc_id": doc_ids.take(pa.array(ranking.doc[places])),
+    columns = {
+        "query": pa.array(ranking.query[candidates]),
+        "place": pa.array(candidates),
+        "query_id": query_ids.take(pa.array(ranking.query[candidates])),
+        "doc_id": doc_ids.take(pa.array(ranking.doc[candidates])),
     }
-    connection.register("between_k_and_t", pa.table(rows))
-    drawn = connection.sql(DRAWN, params={"seed": str(seed), "tenant": tenant}).to_arrow_table()
-    return drawn["query"].to_numpy(), drawn["place"].to_numpy()
+    connection.register("between_k_and_t", pa.table(columns))
+    shuffled = connection.sql(DRAWN, params={"seed": str(seed), "tenant": tenant}).to_arrow_table()
+    return shuffled["query"].to_numpy(), shuffled["place"].to_numpy()

@@ -24,13 +24,17 @@ from darklode.schemas.mining import MiningSettings
 VERIFY = Stage("verify", 6, ("mined_pairs", "log_queries", "chunks"), ("mined_verdicts",))
 
 DRAWN = 100
-"""Number of pairs per source and tier if no share is set."""
+"""Number of sampled pairs per source and tier if no share is set."""
 BLOCK = 256
-"""Maximum number of mined pairs in a unit."""
+"""Maximum number of mined pairs in a unit, if a share is set: an interrupted run judges at most one unit again."""
 BUCKETS = 8
-"""Number of units of a sample, across days."""
+"""Number of units of a sample per tenant. Pairs are assigned by a hash of their query, not by day, so a changed pair
+changes only one unit.
+"""
 GONE = "document is gone"
+"""Reason why a pair has no verdict: its positive has no chunks any more."""
 
+# All tiers that contain a pair, by the smallest one.
 _NESTED = " ".join(f"WHEN '{tier}' THEN {list(TIERS[tier_index:])}" for tier_index, tier in enumerate(TIERS))
 _PAIRS = f"""
     CREATE TEMP TABLE lots AS
@@ -38,16 +42,17 @@ _PAIRS = f"""
            md5_number_lower(concat_ws(chr(0), $seed, 'verify', tenant, query_id, positive_id)) AS lot
     FROM mined_pairs p
 """
-_SHARE = "SELECT * EXCLUDE (lot), CAST(date AS VARCHAR) AS folder FROM lots WHERE lot <= $last"
+_SHARE = "SELECT * EXCLUDE (lot), CAST(date AS VARCHAR) AS folder FROM lots WHERE lot <= $max_lot"
 _SAMPLE = """
     SELECT unnest(pair), list_sort(list(tier)) AS tiers, 'sample' AS folder FROM (
         SELECT tier, unnest(arg_min({
             'tenant': tenant, 'date': date, 'query_id': query_id, 'positive_id': positive_id,
             'negative_id': negative_id, 'source': source
-        }, lot, $most)) AS pair
+        }, lot, $sample_size)) AS pair
         FROM (SELECT * EXCLUDE (tiers), unnest(tiers) AS tier FROM lots) GROUP BY source, tier
     ) GROUP BY pair
 """
+_PAIR_COLUMNS = ("query_id", "positive_id", "negative_id", "source", "tiers")
 _ORDER = "query_id, positive_id, source"
 _BLOCK = {
     "share": f"(row_number() OVER (PARTITION BY tenant, folder ORDER BY {_ORDER}) - 1) // {BLOCK}",
@@ -73,7 +78,7 @@ def verify(
     judge_for: Callable[[TenantChunks], Judge],
     seed: int,
 ) -> None:
-    """Write verdicts on the documents of sampled pairs.
+    """Write verdicts on the documents of sampled pairs, positives and negatives.
 
     Without a share, the sample is `DRAWN` pairs of each source and tier, smallest hashes first, so it stays the same
     every night unless new pairs hash lower; tiers are nested, so the tier `large` represents its source. With a share,
@@ -84,11 +89,11 @@ def verify(
     its pairs, their texts or the judge change.
 
     Args:
-        tables: holds `mined_pairs`, `log_queries` and `chunks`.
-        output: `mined_verdicts`; its facts count the labels of positives.
-        settings: the share.
+        tables: tables that contain `mined_pairs`, `log_queries` and `chunks`.
+        output: receives `mined_verdicts`, and facts that count the labels of positives.
+        settings: settings; `verify_share` is the share.
         judge_for: builds a tenant's judge.
-        seed: of the sample and the tiers.
+        seed: seed of the sample and of the tiers.
 
     Raises:
         ArtifactError: a pair has an unknown query.
@@ -96,87 +101,111 @@ def verify(
     """
     if settings.verify_share == 0:
         return
-    with OpenTenants(tables, Ranker(judge_for, {}, "")) as tenants, tables.connect() as db:
-        blocks, total = _drawn_pairs(db, settings, seed)
-        with JudgingSession(output, total) as session:
+    judge_only = Ranker(judge_for, {}, "")  # nothing is retrieved: the pairs are given
+    with OpenTenants(tables, judge_only) as tenants, tables.connect() as connection:
+        blocks, n_pairs = _sample_pairs(connection, settings, seed)
+        with JudgingSession(output, n_pairs) as session:
             for tenant, name, pairs in blocks:
                 opened = tenants.get(tenant)
                 if opened is None:
                     session.counts[GONE] += pairs.num_rows
                 else:
-                    _DrawnBlock(opened, pairs, session, output).judge(name)
+                    _PairBlock(opened, pairs, session, output).judge(name)
     counts = session.counts
     lost = {GONE: counts[GONE]} if counts[GONE] else {}
-    output.count(FunnelStep("verify", "drawn pairs", total, "verdicts", total - counts[GONE], lost))
-    output.facts |= {name: counts[name] for name in ("relevant", "not_relevant", "unreadable")}
+    output.count(FunnelStep("verify", "drawn pairs", n_pairs, "verdicts", n_pairs - counts[GONE], lost))
+    output.facts |= {label: counts[label] for label in ("relevant", "not_relevant", "unreadable")}
 
 
-def _drawn_pairs(
+def _sample_pairs(
     connection: duckdb.DuckDBPyConnection, settings: MiningSettings, seed: int
 ) -> tuple[Iterator[tuple[str, str, pa.Table]], int]:
-    """Blocks of sampled pairs (tenant, name, pairs), and the number of pairs."""
+    """Sample the pairs to judge.
+
+    Returns:
+        Blocks of pairs as (tenant, name of the unit, pairs), by tenant; and the total number of pairs.
+    """
     tiers = {"small": SMALL_TIER_SHARE, "median": MEDIAN_TIER_SHARE, "lots": LOTS}
     connection.execute(_PAIRS, {"seed": str(seed)} | tiers)
     if settings.verify_share is None:
-        connection.execute(_CHOSEN.format(drawn=_SAMPLE, block=_BLOCK["sample"]), {"most": DRAWN})
+        connection.execute(_CHOSEN.format(drawn=_SAMPLE, block=_BLOCK["sample"]), {"sample_size": DRAWN})
     else:
-        last = math.ceil(settings.verify_share * LOTS) - 1
-        connection.execute(_CHOSEN.format(drawn=_SHARE, block=_BLOCK["share"]), {"last": last})
+        max_lot = math.ceil(settings.verify_share * LOTS) - 1
+        connection.execute(_CHOSEN.format(drawn=_SHARE, block=_BLOCK["share"]), {"max_lot": max_lot})
     blocks = connection.sql(_BLOCKS).fetchall()
-    rows = _in_sizes(connection.sql(_ROWS).to_arrow_reader(1 << 13), [size for *_, size in blocks])
-    block_names = ((tenant, f"{tenant}/{folder}/{number}") for tenant, folder, number, _ in blocks)
-    named_pairs = ((tenant, name, pairs) for (tenant, name), pairs in zip(block_names, rows, strict=True))
-    return named_pairs, sum(size for *_, size in blocks)
+    sizes = [size for *_, size in blocks]
+    pairs_of_blocks = _split_by_sizes(connection.sql(_ROWS).to_arrow_reader(1 << 13), sizes)
+    unit_names = ((tenant, f"{tenant}/{folder}/{number}") for tenant, folder, number, _ in blocks)
+    named_blocks = ((tenant, name, pairs) for (tenant, name), pairs in zip(unit_names, pairs_of_blocks, strict=True))
+    return named_blocks, sum(sizes)
 
 
 @dataclass(frozen=True)
-class _DrawnBlock:
-    """A block of a tenant's sampled pairs, and the output of its verdicts."""
+class _PairBlock:
+    """A block of a tenant's sampled pairs; it is judged and written as one unit.
+
+    Attributes:
+        opened: the tenant.
+        pairs: query_id, positive_id, negative_id, source, tiers, query, query_hash.
+        session: runs the judge.
+        output: receives the verdicts.
+    """
 
     opened: OpenTenant
-    drawn: pa.Table
+    pairs: pa.Table
     session: JudgingSession
     output: Output
 
     def judge(self, name: str) -> None:
-        """Judge the pairs, or reuse their unit."""
-        judge, pairs, texts = self.opened.judge, Digest(5), Digest(4)
-        drawn = {name: self.drawn[name] for name in ("query_id", "positive_id", "negative_id", "source", "tiers")}
-        drawn |= {"tiers": pc.binary_join(drawn["tiers"], " "), "negative_id": pc.fill_null(drawn["negative_id"], "")}
-        pairs.update(list(drawn.values()))
-        texts.update(self._judged_documents.shown.select(["query_id", "chunk_id", "query_hash", "chunk_hash"]).columns)
-        basis = f"{judge.judge_id} {pairs.hexdigest()} {texts.hexdigest()}"
-        self.session.unit(name, basis, self._write, judge)
+        """Judge the pairs and write their verdicts, or reuse the earlier verdicts of an unchanged unit."""
+        judge = self.opened.judge
+        pair_columns = {column: self.pairs[column] for column in _PAIR_COLUMNS}
+        pair_columns["tiers"] = pc.binary_join(pair_columns["tiers"], " ")
+        pair_columns["negative_id"] = pc.fill_null(pair_columns["negative_id"], "")
+        shown = self._judged_documents.shown
+        pairs_digest = Digest(len(_PAIR_COLUMNS))
+        pairs_digest.update(list(pair_columns.values()))
+        texts_digest = Digest(4)
+        texts_digest.update(shown.select(["query_id", "chunk_id", "query_hash", "chunk_hash"]).columns)
+        unit_fingerprint = f"{judge.judge_id} {pairs_digest.hexdigest()} {texts_digest.hexdigest()}"
+        self.session.unit(name, unit_fingerprint, self._write_verdicts, judge)
 
     @cached_property
     def _judged_documents(self) -> JudgedDocuments:
-        docs = [*self.drawn["positive_id"].chunks, *self.drawn["negative_id"].chunks]
-        return JudgedDocuments.from_queries(self.opened, self.drawn, pa.chunked_array(docs))
+        """The documents of all pairs: first the positives, then the negatives."""
+        docs = [*self.pairs["positive_id"].chunks, *self.pairs["negative_id"].chunks]
+        return JudgedDocuments.from_queries(self.opened, self.pairs, pa.chunked_array(docs))
 
-    def _write(self) -> Mapping[str, int]:
-        verdicts = self._verdicts() if self._judged_documents.shown.num_rows else MINED_VERDICTS.empty()
+    def _write_verdicts(self) -> Mapping[str, int]:
+        """Judge and write; returns the counts of labels, and of pairs without a verdict."""
+        verdicts = self._judge_documents() if self._judged_documents.shown.num_rows else MINED_VERDICTS.empty()
         self.output.write(MINED_VERDICTS.name, verdicts)
-        return label_counts(verdicts["relevant"]) | {GONE: self.drawn.num_rows - verdicts.num_rows}
+        return label_counts(verdicts["relevant"]) | {GONE: self.pairs.num_rows - verdicts.num_rows}
 
-    def _verdicts(self) -> pa.Table:
-        judge, documents = self.opened.judge, self._judged_documents
+    def _judge_documents(self) -> pa.Table:
+        """Rows of `mined_verdicts` for the pairs whose positive has chunks."""
+        judge = self.opened.judge
+        documents = self._judged_documents
         replies = self.session.replies(judge, documents.shown, unit_progress=0)  # progress counts pairs, not chunks
         relevant, probability = documents.label_documents(replies)
-        pairs = self.drawn.num_rows
-        positive, negative = (
-            pa.array(half) for half in (documents.document_index[:pairs], documents.document_index[pairs:])
-        )
-        columns = {"relevant": relevant.take(positive), "probability": probability.take(positive)}
-        columns |= {"negative_relevant": relevant.take(negative), "negative_probability": probability.take(negative)}
-        own = ("query_id", "positive_id", "negative_id", "source", "tiers")
-        names = {"tenant": self.opened.chunks.tenant, "judge_id": judge.judge_id}
-        repeated = {name: pa.repeat(pa.scalar(value, pa.string()), pairs) for name, value in names.items()}
-        rows = MINED_VERDICTS.rows({**repeated, **{name: self.drawn[name] for name in own}, **columns})
-        return rows.filter(pa.array(documents.is_read).take(positive))
+        n_pairs = self.pairs.num_rows
+        positive_index = pa.array(documents.document_index[:n_pairs])
+        negative_index = pa.array(documents.document_index[n_pairs:])
+        constants = {"tenant": self.opened.chunks.tenant, "judge_id": judge.judge_id}
+        columns = {column: pa.repeat(pa.scalar(value, pa.string()), n_pairs) for column, value in constants.items()}
+        columns |= {column: self.pairs[column] for column in _PAIR_COLUMNS}
+        columns |= {
+            "relevant": relevant.take(positive_index),
+            "probability": probability.take(positive_index),
+            "negative_relevant": relevant.take(negative_index),
+            "negative_probability": probability.take(negative_index),
+        }
+        has_positive = pa.array(documents.is_read).take(positive_index)
+        return MINED_VERDICTS.rows(columns).filter(has_positive)
 
 
-def _in_sizes(reader: pa.RecordBatchReader, sizes: list[int]) -> Iterator[pa.Table]:
-    """A reader's rows in tables of the given sizes."""
+def _split_by_sizes(reader: pa.RecordBatchReader, sizes: list[int]) -> Iterator[pa.Table]:
+    """Split a reader's rows into tables of the given sizes, which must add up to its number of rows."""
     remainder = reader.schema.empty_table()
     for size in sizes:
         pieces = [remainder]

@@ -14,6 +14,7 @@ from darklode.pipeline.mine.term_weighting.port import TermWeighter, Tokenizer, 
 from darklode.schemas.mined_tables import PLANNER_TERMS
 
 UNSEEN = 1.0
+"""Weight of a term that neither documents nor log contain: the maximum of a learned weight."""
 
 
 class LogTermWeighter(TermWeighter):
@@ -32,8 +33,8 @@ class LogTermWeighter(TermWeighter):
         self.version = f"log planner 2 {version}"
         self._tokens = Tokenizer()
         self._weights: dict[str, dict[str, float]] = defaultdict(dict)
-        columns = (learned[name].to_pylist() for name in ("tenant", "term", "weight"))
-        for tenant, term, weight in zip(*columns, strict=True):
+        learned_columns = (learned[name].to_pylist() for name in ("tenant", "term", "weight"))
+        for tenant, term, weight in zip(*learned_columns, strict=True):
             self._weights[tenant][term] = weight
 
     def terms(self, queries: pa.Table) -> pa.Table:
@@ -50,14 +51,15 @@ class LogTermWeighter(TermWeighter):
         return {term: weight / max_importance for term, weight in importances.items()} if max_importance else {}
 
     def _segment(self, text: str, weights: dict[str, float]) -> list[str]:
+        """Split a text into terms: two adjacent words if they are a learned phrase, else one word."""
         words = self._tokens.tokenize(text)
         segments: list[str] = []
-        at = 0
-        while at < len(words):
-            pair = " ".join(words[at : at + 2])
-            size = 2 if at + 1 < len(words) and pair in weights else 1
-            segments.append(pair if size == 2 else words[at])
-            at += size
+        position = 0
+        while position < len(words):
+            phrase = " ".join(words[position : position + 2])
+            is_phrase = position + 1 < len(words) and phrase in weights
+            segments.append(phrase if is_phrase else words[position])
+            position += 2 if is_phrase else 1
         return segments
 
 
@@ -85,15 +87,16 @@ def count_into(connection: duckdb.DuckDBPyConnection, table: str, texts: Iterabl
 
 
 def _count_terms(rows: pa.Table, tokens: Tokenizer) -> pa.Table:
+    """Rows of `ROWS`: each text's terms and pairs of adjacent terms, with their counts."""
     term_rows: list[tuple[int, str, int, bool]] = []
-    for at, text in enumerate(rows["text"].to_pylist()):
+    for text_row, text in enumerate(rows["text"].to_pylist()):
         terms = tokens.tokenize(text or "")
-        term_rows += [(at, term, n, False) for term, n in Counter(terms).items()]
-        term_rows += [(at, pair, n, True) for pair, n in Counter(_pairs(terms)).items()]
-    at_row = pa.array([row for row, *_ in term_rows], pa.int64())
+        term_rows += [(text_row, term, n, False) for term, n in Counter(terms).items()]
+        term_rows += [(text_row, pair, n, True) for pair, n in Counter(_adjacent_pairs(terms)).items()]
+    text_rows = pa.array([text_row for text_row, *_ in term_rows], pa.int64())
     columns = {
-        "tenant": rows["tenant"].take(at_row),
-        "id": rows["id"].take(at_row),
+        "tenant": rows["tenant"].take(text_rows),
+        "id": rows["id"].take(text_rows),
         "term": [term for _, term, _, _ in term_rows],
         "n": [n for _, _, n, _ in term_rows],
         "pair": [pair for *_, pair in term_rows],
@@ -101,10 +104,11 @@ def _count_terms(rows: pa.Table, tokens: Tokenizer) -> pa.Table:
     return pa.table(columns, schema=ROWS)
 
 
-def _pairs(terms: list[str]) -> Iterator[str]:
-    for first, other in pairwise(terms):
-        if first != other and " " not in first and " " not in other:
-            yield f"{first} {other}"
+def _adjacent_pairs(terms: list[str]) -> Iterator[str]:
+    """Pairs of different adjacent words; a term with a space (a word and its number) is in no pair."""
+    for term, next_term in pairwise(terms):
+        if term != next_term and " " not in term and " " not in next_term:
+            yield f"{term} {next_term}"
 
 
 FIT_TERM_WEIGHTS = Stage(
@@ -112,10 +116,15 @@ FIT_TERM_WEIGHTS = Stage(
 )
 
 MIN_PAIR_TEXTS = 5
+"""Minimum number of texts, documents and queries, that contain a phrase."""
 MIN_PAIR_DOCUMENTS = 2
+"""Minimum number of documents that contain a phrase."""
 MIN_NPMI = 0.5
+"""Minimum normalized pointwise mutual information of a phrase; see `_PHRASES`."""
 SHRINKAGE = 10.0
+"""Pseudo-documents added to the clicked and to the skipped documents, so that few clicks give no extreme lift."""
 MAX_LIFT = 2.0
+"""Lifts are clipped to the range from 1 / MAX_LIFT to MAX_LIFT; a weight is the lift-th root of the term's rarity."""
 NO_DOCUMENT = 0.5
 """Factor for terms that occur in several queries but in no document."""
 BATCH = 1024

@@ -39,15 +39,17 @@ def _audit(table: pa.Table, source: ReportSource) -> list[Drawing]:
         "leave_one_out": (f"Recall@{pool.depth} of the pool without the retriever", "b"),
     }
     overall = [row for row in rows if row["tenant"] is None]
-    by_tenant = [list(same) for tenant, same in groupby(rows, lambda row: row["tenant"]) if tenant is not None]
+    by_tenant = [list(group) for tenant, group in groupby(rows, lambda row: row["tenant"]) if tenant is not None]
     has_many_tenants = len(by_tenant) > MAX_GROUPED_TENANTS
-    shown = overall if has_many_tenants else rows
+    charted_rows = overall if has_many_tenants else rows
     charts: list[Drawing] = list(_recall_at_ten(rows))
-    charts += [whiskers(_estimates(shown, name), title, tone) for name, (title, tone) in measures.items()]
+    charts += [whiskers(_estimates(charted_rows, name), title, tone) for name, (title, tone) in measures.items()]
     if has_many_tenants:
         order = {row["retriever"]: position for position, row in enumerate(overall)}
         drawn = [
-            row for same in by_tenant[:MAX_TENANTS] for row in sorted(same, key=lambda row: order[row["retriever"]])
+            row
+            for tenant_rows in by_tenant[:MAX_TENANTS]
+            for row in sorted(tenant_rows, key=lambda row: order[row["retriever"]])
         ]
         note = f"The {MAX_TENANTS} tenants with the most queries." if len(by_tenant) > MAX_TENANTS else ""
         charts += [
@@ -66,14 +68,16 @@ def _recall_at_ten(rows: list[dict[str, Any]]) -> Iterator[Chart]:
 
 
 def _estimates(rows: list[dict[str, Any]], measure: str) -> list[Whisker]:
+    """A measure of each row with its interval, grouped by tenant if there are several."""
     has_several_tenants = len({row["tenant"] for row in rows}) > 1
-    ends = [[row[f"{measure}{end}"] for end in ("", "_low", "_high")] for row in rows]
+    intervals = [[row[f"{measure}{suffix}"] for suffix in ("", "_low", "_high")] for row in rows]
     groups = [(row["tenant"] or "all tenants") if has_several_tenants else "" for row in rows]
-    return [_whisker(row, interval, group) for row, interval, group in zip(rows, ends, groups, strict=True)]
+    return [_whisker(row, interval, group) for row, interval, group in zip(rows, intervals, groups, strict=True)]
 
 
-def _whisker(row: dict[str, Any], ends: Sequence[float], group: str = "") -> Whisker:
-    middle, low, high = ends
+def _whisker(row: dict[str, Any], interval: Sequence[float], group: str = "") -> Whisker:
+    """Whisker of a retriever; `interval`: estimate, lower and upper bound."""
+    middle, low, high = interval
     return Whisker(row["retriever"], middle, low, high, f"{number(row['queries'])} queries", group)
 
 

@@ -23,14 +23,18 @@ AGREEMENT = """
 
 def _curves(table: pa.Table, _source: ReportSource) -> list[Multiples]:
     rows = table.to_pylist()
-    ends = [row[name] for row in rows for name in ("mean_probability", "share_low", "share_high")]
-    scale = AxisScale.including(min(ends), max(ends), MIN_SPAN)
+    bounds = [row[name] for row in rows for name in ("mean_probability", "share_low", "share_high")]
+    scale = AxisScale.including(min(bounds), max(bounds), MIN_SPAN)
     ticks = scale.axis("", 4).ticks
     squares = [
         Square(
-            [_point(row, scale) for row in same], ticks, "judge's probability", "relevant according to people", tenant
+            [_point(row, scale) for row in tenant_rows],
+            ticks,
+            "judge's probability",
+            "relevant according to people",
+            tenant,
         )
-        for tenant, same in groupby(rows, lambda row: str(row["tenant"]))
+        for tenant, tenant_rows in groupby(rows, lambda row: str(row["tenant"]))
     ]
     note = f"First {MAX_TENANTS} tenants." if len(squares) > MAX_TENANTS else ""
     return [Multiples(squares[:MAX_TENANTS], note=note)]

@@ -18,19 +18,19 @@ MAX_REASONS = 4
 
 def _funnel(table: pa.Table, _source: ReportSource) -> list[Chart]:
     steps = _steps(table)
-    rows = [row for _, same in groupby(steps, _scale_group) for row in _bars(list(same))]
+    rows = [row for _, group in groupby(steps, _scale_group) for row in _bars(list(group))]
     return [Chart(rows, Axis(), height=16, legend=[("a", "passed on"), ("faint", "dropped")])]
 
 
 def _steps(table: pa.Table) -> list[dict[str, Any]]:
     """One dictionary per step, with its drop reasons."""
-    names = ("step", "unit_in", "rows_in", "unit_out", "rows_out")
+    step_columns = ("step", "unit_in", "rows_in", "unit_out", "rows_out")
     steps = []
-    for key, rows in groupby(table.to_pylist(), lambda row: tuple(row[name] for name in names)):
+    for key, rows in groupby(table.to_pylist(), lambda row: tuple(row[name] for name in step_columns)):
         reasons = sorted(
             ((row["dropped"], row["reason"]) for row in rows if row["reason"]), key=lambda drop: (-drop[0], drop[1])
         )
-        steps.append(dict(zip(names, key, strict=True)) | {"reasons": reasons})
+        steps.append(dict(zip(step_columns, key, strict=True)) | {"reasons": reasons})
     return steps
 
 

@@ -38,16 +38,16 @@ def _figures(table: pa.Table, _source: ReportSource) -> list[Chart]:
 
 def _estimates(rows: list[dict[str, Any]], measure: str) -> Iterator[Whisker]:
     for row in rows:
-        middle, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
+        middle, low, high = (row[f"{measure}{suffix}"] for suffix in ("", "_low", "_high"))
         if None in (middle, low, high):
             continue
-        basis = f"{number(row['labelled'])} labelled pairs"
+        sample_size = f"{number(row['labelled'])} labelled pairs"
         if row["retriever"] is not None:
-            yield Whisker(row["retriever"], middle, low, high, basis, "by retriever")
+            yield Whisker(row["retriever"], middle, low, high, sample_size, "by retriever")
         elif row["tenant"] is not None:
-            yield Whisker(row["tenant"], middle, low, high, basis, "by tenant")
+            yield Whisker(row["tenant"], middle, low, high, sample_size, "by tenant")
         else:
-            yield Whisker("all pairs", middle, low, high, basis)
+            yield Whisker("all pairs", middle, low, high, sample_size)
 
 
 def _quotes(table: pa.Table, source: ReportSource) -> list[Quotes]:

@@ -43,19 +43,22 @@ NULLS = f"""
 
 def _probability_bins(source: ReportSource) -> pa.Table:
     """Verdicts by probability, in bins adapted to their range; the last bin includes its upper bound."""
-    (ends,) = source.tables.sql(ENDS).to_pylist()
-    scale = AxisScale.including(ends["low"] or 0.0, ends["high"] or 0.0, MIN_SPAN)
-    each = round(1 / round_up_nicely((scale.high - scale.low) / BINS))
-    return source.tables.sql(PROBABILITIES, [each, round(scale.high * each)])
+    (probability_range,) = source.tables.sql(ENDS).to_pylist()
+    scale = AxisScale.including(probability_range["low"] or 0.0, probability_range["high"] or 0.0, MIN_SPAN)
+    bins_per_unit = round(1 / round_up_nicely((scale.high - scale.low) / BINS))
+    return source.tables.sql(PROBABILITIES, [bins_per_unit, round(scale.high * bins_per_unit)])
 
 
 def _probabilities(table: pa.Table, source: ReportSource) -> list[Chart]:
-    drawn = [row["threshold"] for row in thresholds(source).to_pylist()[:MAX_THRESHOLDS]]
-    lowest, highest = pc.min(table["probability_from"]).as_py(), pc.max(table["probability_to"]).as_py()
-    scale = AxisScale.including(min([lowest, *drawn]), max([highest, *drawn]), MIN_SPAN)
-    ends = zip(table["probability_from"].to_pylist(), table["probability_to"].to_pylist(), strict=True)
+    """Histogram of verdicts by probability, with the thresholds as rules."""
+    threshold_values = [row["threshold"] for row in thresholds(source).to_pylist()[:MAX_THRESHOLDS]]
+    lowest = pc.min(table["probability_from"]).as_py()
+    highest = pc.max(table["probability_to"]).as_py()
+    scale = AxisScale.including(min([lowest, *threshold_values]), max([highest, *threshold_values]), MIN_SPAN)
+    bin_bounds = zip(table["probability_from"].to_pylist(), table["probability_to"].to_pylist(), strict=True)
     bins = [
-        HistogramBin(scale.position_of(low), scale.span(low, high), f"{low:.2f} to {high:.2f}") for low, high in ends
+        HistogramBin(scale.position_of(low), scale.span(low, high), f"{low:.2f} to {high:.2f}")
+        for low, high in bin_bounds
     ]
     series = []
     for name, tone in (("relevant", "a"), ("not_relevant", "b"), ("unreadable", "c")):

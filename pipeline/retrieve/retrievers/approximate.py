@@ -15,21 +15,21 @@ from darklode.pipeline.retrieve.retrievers.port import Hits, Recall
 from darklode.pipeline.retrieve.retrievers.topk import best_hits, rank_keys, score_pairs
 from darklode.schemas.pooling import VectorSearchSettings
 
-_BLOCK_ROWS = 1 << 16
-_TRAINING_ROWS = 1 << 18
-_LINKS = 32  # of a vector in HNSW: M in Malkov and Yashunin, who use 5 to 48
-_SAMPLE = 64  # queries on which recall is measured
-_SEED = 20190601
+_BLOCK_ROWS = 1 << 16  # vectors added to the index at a time, to bound memory
+_TRAINING_ROWS = 1 << 18  # maximum sample for k-means of an IVF index
+_LINKS = 32  # links per vector in HNSW: M in Malkov and Yashunin, who use 5 to 48
+_SAMPLE = 64  # maximum number of queries on which recall is measured
+_SEED = 20190601  # arbitrary but fixed, so that the same vectors give the same IVF index
 
 
 class Approximate:
     """A faiss index over all vectors, kept in memory.
 
-    HNSW (Malkov and Yashunin 2016) is built on one thread, so that equal vectors give an equal index.
+    HNSW (Malkov and Yashunin 2016) is built on one thread, so that the same vectors give the same index.
 
     Args:
-        vectors: to search.
-        settings: `index` is hnsw or ivf.
+        vectors: vectors to index.
+        settings: settings with `index` hnsw or ivf.
 
     Raises:
         MissingPart: faiss is not installed.
@@ -40,20 +40,20 @@ class Approximate:
         self._vectors, self._settings = vectors, settings
         self._index = self._hnsw() if settings.index == "hnsw" else self._ivf()
         self.recall: Recall | None = None
-        """Measured against exact search on up to 64 queries of the latest search."""
+        """Recall against exact search on up to 64 queries of the latest search; None before the first."""
 
     def search(self, queries: NDArray[np.float32], depth: int) -> Hits:
-        """Rankings like those of `exact_search` that may miss chunks; −1 where there are too few."""
+        """Hits with exact scores, as from `exact_search`, but chunks may be missing; measures `recall`."""
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         hits = self._search(queries, depth)
         non_empty = np.flatnonzero(queries.any(axis=1))
-        chosen = non_empty[np.linspace(0, len(non_empty) - 1, min(_SAMPLE, len(non_empty))).astype(np.int64)]
-        exact = exact_search(queries[chosen], self._vectors, depth, self._settings)
+        sample = non_empty[np.linspace(0, len(non_empty) - 1, min(_SAMPLE, len(non_empty))).astype(np.int64)]
+        exact = exact_search(queries[sample], self._vectors, depth, self._settings)
         n_found = sum(
-            len(np.intersect1d(ours[ours >= 0], true[true >= 0]))
-            for ours, true in zip(hits.rows[chosen], exact.rows, strict=True)
+            len(np.intersect1d(approximate_rows[approximate_rows >= 0], exact_rows[exact_rows >= 0]))
+            for approximate_rows, exact_rows in zip(hits.rows[sample], exact.rows, strict=True)
         )
-        self.recall = Recall(len(chosen), exact.rows.shape[1], n_found, int((exact.rows >= 0).sum()))
+        self.recall = Recall(len(sample), exact.rows.shape[1], n_found, int((exact.rows >= 0).sum()))
         return hits
 
     def _search(self, queries: NDArray[np.float32], depth: int) -> Hits:
@@ -81,7 +81,7 @@ class Approximate:
         index = self._faiss.IndexIVFFlat(flat, self._vectors.dimensions, lists, self._faiss.METRIC_INNER_PRODUCT)
         index.nprobe = max(1, lists // 8)
         index.own_fields, index.cp.seed = False, _SEED
-        self._quantizer = flat  # faiss only borrows it
+        self._quantizer = flat  # faiss keeps a pointer only: without this reference it would be freed
         sample = np.sort(np.random.default_rng(_SEED).permutation(n)[:_TRAINING_ROWS])
         index.train(self._vectors.take(sample).astype(np.float32))
         return self._add_vectors(index)
@@ -93,7 +93,7 @@ class Approximate:
 
 
 def _rescore(queries: NDArray[np.float32], vectors: Vectors, positions: NDArray[np.int64], k: int) -> Hits:
-    """Hits of the chunks at the given positions (−1: none) with exact scores."""
+    """Hits with exact scores of the chunks whose vectors are at the given positions (−1: none)."""
     query, column = np.nonzero(positions >= 0)
     scores = score_pairs(queries, vectors, query, positions[query, column])
     chunks, counts = vectors.chunks_of(vectors.first_rows[positions[query, column]])

@@ -1,4 +1,4 @@
-"""Where exact search reads vectors from: an array, or one tenant's share of the embedding cache."""
+"""Sources of vectors for exact search: an array, or one tenant's vectors in the embedding cache."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from darklode.pipeline.base.memory.shards import MappedVectors, Shards
 from darklode.pipeline.base.types import Keys
 
 Block = tuple[int, NDArray[Any]]
-"""Position of the first vector, and the vectors: shape (b, dimensions), float32 or float16, not to be changed."""
+"""Position of the first vector, and the vectors: shape (b, dimensions), float32 or float16, read-only."""
 
 T = TypeVar("T")
 
 
 class Vectors(Protocol):
-    """Different vectors at positions 0 … len - 1, none zero, each standing for one chunk or several.
+    """Vectors at positions 0 … len - 1, none of them zero. Chunks with equal texts share a vector.
 
     Attributes:
-        dimensions: length of a vector, as a count of numbers.
-        longest: no vector's Euclidean length exceeds it.
-        n_chunks: how many chunks the vectors stand for.
-        first_rows: each position's lowest chunk row, shape (len,).
+        dimensions: number of components of a vector.
+        longest: upper bound of the vectors' Euclidean lengths. If it is too small, exact search misses results.
+        n_chunks: number of chunks.
+        first_rows: lowest chunk row of each vector, shape (len,).
     """
 
     dimensions: int
@@ -41,20 +41,25 @@ class Vectors(Protocol):
     def __len__(self) -> int: ...
 
     def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:
-        """All vectors in order of position, at most `rows` at a time, for threads that hold one block each."""
+        """Yield all vectors by position, at most `rows` at a time.
+
+        Args:
+            rows: maximum number of vectors per block.
+            readers: number of threads that use one block each; memory of earlier blocks may be released.
+        """
         ...
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
-        """Vectors at positions, in their order."""
+        """Vectors at the given positions, in that order."""
         ...
 
     def chunks_of(self, first_rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The chunks of the vectors with these first rows, ascending per vector, and how many each vector has."""
+        """Chunk rows of the vectors with these first rows, ascending per vector, and the number of rows per vector."""
         ...
 
 
 class ArrayVectors:
-    """An array in memory, one vector per chunk.
+    """Vectors in an array in memory, one per chunk.
 
     Args:
         array: shape (n_chunks, dimensions), float32 or float16.
@@ -78,7 +83,7 @@ class ArrayVectors:
     def __len__(self) -> int:
         return len(self._array)
 
-    def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:  # noqa: ARG002 - nothing is let go here
+    def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:  # noqa: ARG002 - no memory is released here
         return ((start, self._array[start : start + rows]) for start in range(0, self.n_chunks, rows))
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
@@ -89,15 +94,15 @@ class ArrayVectors:
 
 
 class CachedVectors:
-    """One tenant's vectors in the embedding cache, read in the order in which they lie there.
+    """One tenant's vectors in the embedding cache, read in storage order.
 
-    Chunks of one text share a vector, which is scored once. What a block needs is mapped, not copied, where its
-    vectors lie side by side; the next block is made ready meanwhile.
+    Chunks with equal texts share a vector, which is scored once. Adjacent vectors are memory-mapped, not copied, and
+    the next block is prefetched.
 
     Args:
         shards: the encoder's cached vectors.
         hashes: content hashes of the tenant's chunks, in chunk order.
-        keep_mapped: bytes of vectors up to which their memory is kept for the next search.
+        keep_mapped: if the vectors have at most this many bytes, their pages stay in memory for the next search.
 
     Raises:
         ArtifactError: a chunk has no vector.
@@ -107,7 +112,8 @@ class CachedVectors:
         self, shards: Shards, hashes: Sequence[str] | pa.Array | pa.ChunkedArray, keep_mapped: int = 1 << 29
     ) -> None:
         self._shards = shards
-        self.dimensions, self.longest = shards.layout.dimensions, shards.longest
+        self.dimensions = shards.layout.dimensions
+        self.longest = shards.longest
         numbers = _numbers(shards, keys_of(hashes))
         self.n_chunks = len(numbers)
         self._rows = np.argsort(numbers, kind="stable")
@@ -125,9 +131,9 @@ class CachedVectors:
     def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:
         starts = range(0, len(self), rows)
         in_use: deque[list[tuple[MappedVectors, int, int]]] = deque()
-        for block, used in read_ahead(lambda start: self._load(start, min(start + rows, len(self))), starts):
+        for block, block_ranges in read_ahead(lambda start: self._load(start, min(start + rows, len(self))), starts):
             yield block
-            in_use.append(used)
+            in_use.append(block_ranges)
             if self._release and len(in_use) > readers:
                 for mapped, first, end in in_use.popleft():
                     mapped.release(first, end)
@@ -141,28 +147,38 @@ class CachedVectors:
         positions = self._position_of[first_rows]
         counts = self._starts[positions + 1] - self._starts[positions]
         ends = np.cumsum(counts)
-        within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
-        return self._rows[np.repeat(self._starts[positions], counts) + within], counts
+        offset_in_vector = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
+        return self._rows[np.repeat(self._starts[positions], counts) + offset_in_vector], counts
 
     def positions(self) -> NDArray[np.int64]:
-        """Each chunk row's position, shape (n_chunks,)."""
+        """Vector position of each chunk row, shape (n_chunks,)."""
         positions = np.empty(self.n_chunks, np.int64)
         positions[self._rows] = np.repeat(np.arange(len(self)), np.diff(self._starts))
         return positions
 
     def _load(self, start: int, end: int) -> tuple[Block, list[tuple[MappedVectors, int, int]]]:
+        """Load the vectors at positions start to end; also returns the mapped ranges, to be released after use."""
         shards, rows = self._shards.locate(self._numbers[start:end])
-        cuts = [0, *(np.flatnonzero(np.diff(shards)) + 1), len(shards)]
-        used, pieces = [], []
-        for first, last in pairwise(cuts):
-            mapped, low, high = self._shards.shard(int(shards[first])), int(rows[first]), int(rows[last - 1]) + 1
-            used.append((mapped, low, high))
+        shard_starts = [0, *(np.flatnonzero(np.diff(shards)) + 1), len(shards)]
+        ranges = []
+        pieces = []
+        for first, last in pairwise(shard_starts):
+            mapped = self._shards.shard(int(shards[first]))
+            low = int(rows[first])
+            high = int(rows[last - 1]) + 1
+            ranges.append((mapped, low, high))
             mapped.prefetch(low, high)
-            pieces.append(mapped.rows[low:high] if high - low == last - first else mapped.rows[rows[first:last]])
-        return (start, pieces[0] if len(pieces) == 1 else np.concatenate(pieces)), used
+            is_contiguous = high - low == last - first
+            pieces.append(mapped.rows[low:high] if is_contiguous else mapped.rows[rows[first:last]])
+        return (start, pieces[0] if len(pieces) == 1 else np.concatenate(pieces)), ranges
 
 
 def _numbers(shards: Shards, keys: Keys) -> NDArray[np.int64]:
+    """Number of each chunk's vector in the cache.
+
+    Raises:
+        ArtifactError: a chunk has no vector.
+    """
     numbers = shards.find(keys)
     if (numbers < 0).any():
         absent = keys[int((numbers < 0).argmax())]
@@ -174,12 +190,12 @@ def _numbers(shards: Shards, keys: Keys) -> NDArray[np.int64]:
 
 
 def read_ahead(load: Callable[[int], T], starts: Iterable[int]) -> Iterator[T]:
-    """What `load` gives for each start, in order, the next one loaded in a thread while this one is in use."""
+    """Yield `load(start)` for each start, in order; the next result is loaded in a thread while one is in use."""
     with ThreadPoolExecutor(1, thread_name_prefix="darklode-read-ahead") as thread:
-        coming = None
+        pending = None
         for start in starts:
-            ready, coming = coming, thread.submit(load, start)
-            if ready is not None:
-                yield ready.result()
-        if coming is not None:
-            yield coming.result()
+            previous, pending = pending, thread.submit(load, start)
+            if previous is not None:
+                yield previous.result()
+        if pending is not None:
+            yield pending.result()

@@ -1,4 +1,4 @@
-"""BM25 over the terms of a corpus: its weights, the index of bm25s made of whole columns, and a search of our own."""
+"""BM25: term weights, a vectorized builder of bm25s indexes, and a reproducible search over them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.schemas.pooling import Bm25Settings
 
 Index = Any
-"""A `bm25s.BM25` (untyped) with its scores, by term: `data`, `indices` (chunks) and `indptr`."""
+"""A `bm25s.BM25` (untyped). Its `scores` are a CSC matrix: `data`, `indices` (chunk rows) and `indptr` (by term)."""
 
 
 def engines() -> Any:
-    """The package bm25s, quiet."""
+    """Import bm25s and set its logger to warnings."""
     import bm25s
 
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG
@@ -29,12 +29,12 @@ def engines() -> Any:
 Weights = NDArray[np.float64]
 
 DELTA = {"bm25l": 0.5, "bm25+": 1.0}
-"""What a term counts at least, by method; from the papers, and rank-bm25's defaults as well."""
+"""The parameter δ, a lower bound on the weight of a term, by method; from the papers, also rank-bm25's defaults."""
 
 FIXED_SETTINGS = Bm25Settings(engine="bm25s", method="lucene", k1=1.5, b=0.75, stemmer="english", stop_words=True)
-"""Whatever the settings' defaults are: lists and labels of the embedded parts must not move with them."""
+"""BM25 for feedback retrieval; fixed, so that its results do not change with the defaults of the settings."""
 
-_BLOCK_CHUNKS = 8_192
+_BLOCK_CHUNKS = 8_192  # chunks whose weights are computed at a time, to bound memory
 
 _IDF: dict[str, Callable[[int, int], float]] = {
     "robertson": lambda df, n: log(max((n - df + 0.5) / (df + 0.5), 1)),
@@ -46,18 +46,24 @@ _IDF: dict[str, Callable[[int, int], float]] = {
 
 
 def idf(method: str, document_frequency: NDArray[np.int64], n_chunks: int) -> Weights:
-    """How rare each term is, shape (n_terms,); none below 0. Formulas: Kamphuis et al. 2020, table 1."""
-    values, places = np.unique(document_frequency, return_inverse=True)
-    return np.array([_IDF[method](int(df), n_chunks) for df in values])[places]
+    """Inverse document frequencies, at least 0, shape (n_terms,). Formulas: Kamphuis et al. 2020, table 1."""
+    frequencies, inverse = np.unique(document_frequency, return_inverse=True)
+    return np.array([_IDF[method](int(df), n_chunks) for df in frequencies])[inverse]
 
 
 def term_weights(counts: NDArray[np.float32], lengths: Weights, settings: Bm25Settings) -> Weights:
-    """What a term's number of occurrences is worth, before its idf; lengths as multiples of the mean."""
+    """Weight of a term's occurrences in a chunk, without the idf factor.
+
+    Args:
+        counts: occurrences of the term in the chunk, one per posting.
+        lengths: length of the chunk as a multiple of the mean length, same shape.
+        settings: method, k1 and b.
+    """
     k1, b, delta = settings.k1, settings.b, DELTA.get(settings.method, 0.0)
     norm = 1 - b + b * lengths
     if settings.method == "bm25l":
-        spread = counts / norm
-        return (k1 + 1) * (spread + delta) / (k1 + spread + delta)
+        normalized = counts / norm
+        return (k1 + 1) * (normalized + delta) / (k1 + normalized + delta)
     saturated = counts / (k1 * norm + counts)
     if settings.method in ("robertson", "lucene"):
         return saturated
@@ -65,7 +71,7 @@ def term_weights(counts: NDArray[np.float32], lengths: Weights, settings: Bm25Se
 
 
 def _absent_weight(settings: Bm25Settings) -> float:
-    """The same of a term that a chunk does not hold."""
+    """`term_weights` of a term that does not occur in the chunk; above 0 for bm25l and bm25+ only."""
     delta = DELTA.get(settings.method, 0.0)
     if settings.method == "bm25l":
         return (settings.k1 + 1) * delta / (settings.k1 + delta)
@@ -73,10 +79,10 @@ def _absent_weight(settings: Bm25Settings) -> float:
 
 
 def build_index(terms: TermSpace, settings: Bm25Settings) -> Index:
-    """The index that bm25s's own `index` would make, made of whole columns.
+    """Build the index that bm25s's own `index` would, from the count matrix.
 
-    As there, a chunk's weight for a term is kept less what a chunk without the term gets (`nonoccurrence_array`, None
-    but for bm25l and bm25+), so that the index stays sparse.
+    As in bm25s, each stored weight is reduced by the weight of a chunk without the term (`nonoccurrence_array`, None
+    except for bm25l and bm25+), which keeps the index sparse.
     """
     from scipy import sparse
 
@@ -102,7 +108,7 @@ def build_index(terms: TermSpace, settings: Bm25Settings) -> Index:
 def _weights(
     terms: TermSpace, settings: Bm25Settings, rarity: NDArray[np.float32], absent: NDArray[np.float32] | None
 ) -> NDArray[np.float32]:
-    """The weight of each count of `terms`, block by block, so that no float64 array grows with the corpus."""
+    """Weight of each posting (stored count) of `terms`, in blocks, so that no float64 array grows with the corpus."""
     counts, starts = terms.counts, terms.counts.indptr
     lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
     lengths /= lengths.mean() if counts.nnz else 1
@@ -110,29 +116,30 @@ def _weights(
     for first in range(0, terms.n_chunks, _BLOCK_CHUNKS):
         last = min(first + _BLOCK_CHUNKS, terms.n_chunks)
         block = slice(starts[first], starts[last])
-        spread = np.repeat(lengths[first:last], np.diff(starts[first : last + 1]))
+        posting_lengths = np.repeat(lengths[first:last], np.diff(starts[first : last + 1]))
         columns = counts.indices[block]
-        block_weights = rarity[columns] * term_weights(counts.data[block], spread, settings)
+        block_weights = rarity[columns] * term_weights(counts.data[block], posting_lengths, settings)
         weights[block] = block_weights if absent is None else block_weights - absent[columns]
     return weights
 
 
-_LAST_ROW = 0xFFFFFFFF
-_NOTHING = np.iinfo(np.int64).max
-_FEW_CELLS = 1 << 16  # so few are handled as a whole: calls cost more than cells
+_LAST_ROW = 0xFFFFFFFF  # lower 32 bits of a key, its row
+_NOTHING = np.iinfo(np.int64).max  # key of a missing hit; sorts after all others
+_FEW_CELLS = 1 << 16  # up to this number, one call on everything is faster than several on parts
 
 
 class Bm25(Retriever):
     """BM25 (Robertson and Zaragoza 2009).
 
-    A chunk is a hit when it scores more than a chunk without any term of the query: with every method but robertson
-    and atire, which give terms of most or all chunks the weight 0, that is a chunk with one of the query's terms.
+    A chunk is a hit if it scores more than a chunk without any query term. Except for robertson and atire, which give
+    weight 0 to terms of most or all chunks, these are the chunks with at least one query term.
 
-    bm25s itself breaks ties as it happens, and compiles for 6 s before its fast search; this one is as fast without.
+    bm25s's own search breaks ties arbitrarily and compiles for 6 s before the first query; this one is as fast, and
+    equal scores rank by ascending row.
 
     Args:
-        terms: the corpus.
-        settings: `engine` does not matter here, stemmer and stop words are those of `terms`.
+        terms: terms of the corpus.
+        settings: method and parameters; `engine` is ignored, and stemmer and stop words are those of `terms`.
     """
 
     name = "bm25"
@@ -142,11 +149,11 @@ class Bm25(Retriever):
 
     @classmethod
     def from_index(cls, index: Index, analyzer: Analyzer) -> Self:
-        """BM25 over an index made before, its arrays possibly memory-mapped.
+        """Open an existing index; its arrays may be memory-mapped.
 
         Args:
-            index: from `build_index`.
-            analyzer: the one that the index's terms came from.
+            index: index from `build_index`.
+            analyzer: the analyzer with which the index was built; with another one, query terms would not match.
         """
         retriever = cls.__new__(cls)
         retriever._open(index, analyzer)
@@ -156,7 +163,7 @@ class Bm25(Retriever):
         self._analyzer = analyzer
         self._vocabulary: dict[str, int] = index.vocab_dict
         self._n_chunks = int(index.scores["num_docs"])
-        # Plain views: cutting a memmap makes a memmap, which costs more than to add up a short posting list.
+        # Plain array views, because slicing a memmap takes longer than summing a short posting list.
         self._weights = np.asarray(index.scores["data"])
         self._chunks = np.asarray(index.scores["indices"])
         self._starts: list[int] = index.scores["indptr"].tolist()
@@ -176,42 +183,43 @@ class Bm25(Retriever):
         return hits_of(keys)
 
     def _terms(self, query: str) -> list[int]:
-        """The query's known terms, repeated as in the query; sorted, because the order decides the last bits."""
+        """Known term ids of the query, with repetitions; sorted, because the order of a sum changes its last bits."""
         vocabulary = self._vocabulary
         return sorted(vocabulary[term] for term in self._analyzer.tokenize(query) if term in vocabulary)
 
     def _score(self, terms: list[int], scores: NDArray[np.float32]) -> None:
-        """Write the scores of all chunks, 0 for those that are no hits."""
+        """Write the scores of all chunks to `scores`; 0 for chunks that are no hits."""
         scores.fill(0)
-        lists = [slice(self._starts[term], self._starts[term + 1]) for term in terms]
-        chunks, weights = [self._chunks[own] for own in lists], [self._weights[own] for own in lists]
+        posting_lists = [slice(self._starts[term], self._starts[term + 1]) for term in terms]
+        chunks = [self._chunks[postings] for postings in posting_lists]
+        weights = [self._weights[postings] for postings in posting_lists]
         if sum(map(len, chunks)) <= _FEW_CELLS:  # one call costs less than several
             chunks, weights = [np.concatenate(chunks, dtype=np.intp)], [np.concatenate(weights)]
-        for some, added in zip(chunks, weights, strict=True):
-            np.add.at(scores, some.astype(np.intp, copy=False), added)  # a third slower with narrower indices
+        for term_chunks, term_scores in zip(chunks, weights, strict=True):
+            np.add.at(scores, term_chunks.astype(np.intp, copy=False), term_scores)  # narrower indices are 1/3 slower
         if self._absent is not None:
             np.add(scores, self._absent[terms].sum(), out=scores, where=scores > 0)
 
 
 def score_blocks(n_rows: int, k: int) -> NDArray[np.float32]:
-    """Zeros for the scores of `n_rows` rows, in C order, of shape (block size, n_blocks ≥ k).
+    """A zero array for the scores of `n_rows` rows, of shape (block size, n_blocks ≥ k); each column is a block.
 
-    Row r is the cell that the flat array has at r, so block j holds the rows j, j + n_blocks, j + 2·n_blocks, …; cells
-    past `n_rows` must stay 0. `best_keys` has about as much work between blocks of this size as inside of them.
+    Row r is element r of the flattened array, so block j has the rows j, j + n_blocks, j + 2·n_blocks, …; elements
+    past `n_rows` must stay 0. The block size balances the work of `best_keys` between and within blocks.
     """
     size = max(1, isqrt(n_rows // max(1, k)))
     return np.zeros((size, -(-n_rows // size)), dtype=np.float32)
 
 
 def best_keys(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Keys of the `k` highest scores above 0, in no order, ties to the lower row; fewer where there are fewer.
+    """Keys of the `k` highest scores above 0, unordered, at equal scores those of lower rows; may be fewer than `k`.
 
-    Scores above 0 compare like their bits: a key, row − 2³²·bits, falls with the score and, at equal scores, grows with
-    the row.
+    Positive floats compare like their bit patterns. So the key row − 2³²·bits is smaller for a higher score and, at
+    equal scores, for a lower row.
 
     Args:
         blocks: filled `score_blocks`; no score is below 0.
-        k: the same as there, at least 1.
+        k: the `k` that was passed to `score_blocks`, at least 1.
     """
     rows = _candidates(blocks, k)
     keys = rows - (blocks.reshape(-1)[rows].view(np.int32).astype(np.int64) << 32)
@@ -221,7 +229,7 @@ def best_keys(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
 
 
 def hits_of(keys: NDArray[np.int64]) -> Hits:
-    """Hits from the keys of each query, shape (n_queries, k), filled up with `_NOTHING`; sorts them in place."""
+    """Hits from the keys of each query, shape (n_queries, k), padded with `_NOTHING`. Sorts `keys` in place."""
     keys.sort(axis=1)
     is_hit = keys != _NOTHING
     rows = np.where(is_hit, keys & _LAST_ROW, -1)
@@ -230,19 +238,19 @@ def hits_of(keys: NDArray[np.int64]) -> Hits:
 
 
 def _candidates(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Few rows among which the `k` best are.
+    """A small set of rows that includes the `k` best.
 
-    Each of the k blocks with the highest maxima holds a score as high as the lowest of these maxima. No lower score can
-    be among the k best, and so no block with a lower maximum.
+    The k-th highest block maximum is a lower bound of the k-th highest score: k blocks have a score that reaches it.
+    So lower scores, and blocks with a lower maximum, are skipped.
     """
-    highest = blocks.max(axis=0)
-    n_blocks = len(highest)
-    bound = np.partition(highest, n_blocks - k)[n_blocks - k]
+    maxima = blocks.max(axis=0)
+    n_blocks = len(maxima)
+    bound = np.partition(maxima, n_blocks - k)[n_blocks - k]
     if bound == 0:
         return np.flatnonzero(blocks)
     if blocks.size <= _FEW_CELLS:
         rows: NDArray[np.int64] = (blocks >= bound).reshape(-1).nonzero()[0]
         return rows
-    columns = np.flatnonzero(highest >= bound)
-    lines, places = np.divmod(np.flatnonzero(blocks[:, columns] >= bound), len(columns))
-    return lines * n_blocks + columns[places]
+    columns = np.flatnonzero(maxima >= bound)
+    row_in_block, column_index = np.divmod(np.flatnonzero(blocks[:, columns] >= bound), len(columns))
+    return row_in_block * n_blocks + columns[column_index]

@@ -1,12 +1,12 @@
-"""BM25 indexes kept on disk, so that other queries on the same chunks need no second look at them.
+"""BM25 indexes stored on disk, so that later searches of the same chunks do not build them again.
 
     RUN/indexes/<digest of the corpus>/ is a ROOT
 
     ROOT/<key>/*.npy, *.json   a folder that `bm25s.BM25.load` opens as well
     ROOT/<key>/manifest.json   written last: sizes and SHA-256 of the others; without it there is no index
 
-A file only ever appears whole, under its final name. One that is not what the manifest says makes the whole index
-worthless: it is built again.
+Files are written completely before they get their final names. If a file differs from the manifest, the whole index
+is built again.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Files = dict[str, str]
 
 
 def index_key(settings: Bm25Settings, digest: str) -> str:
-    """Names an index: another setting, corpus or release of what reads and stems gives another name."""
+    """Key of an index; it changes with settings, corpus, versions of bm25s, PyStemmer and Unicode, and `_VERSION`."""
     software = [version("bm25s"), version("PyStemmer"), unicodedata.unidata_version]
     return key_of("bm25", _VERSION, settings.model_dump(mode="json"), digest, software)
 
 
 def index_root(run: str, digest: str) -> str:
-    """Where a run keeps the indexes of a corpus."""
+    """Folder of a run for the indexes of a corpus."""
     return f"{run}/indexes/{digest}"
 
 
@@ -72,9 +72,9 @@ class Bm25Indexes:
         self._local = self._store.local or scratch
 
     def get(self, settings: Bm25Settings, build: Callable[[], Index]) -> Index:
-        """The index by these settings, memory-mapped; built and kept where there is none that can be trusted.
+        """Load the index with these settings, memory-mapped; build and store it if it is missing or damaged.
 
-        Two processes of one host that want the same index build it once.
+        A file lock prevents two processes of a host from building the same index twice.
         """
         key = index_key(settings, self._digest)
         self._local.mkdir(parents=True, exist_ok=True)
@@ -88,13 +88,13 @@ class Bm25Indexes:
         if not self._store.local:
             self._download(key, files)
         folder = self._local / key
-        if any(_hash(folder / name) != mark for name, mark in files.items()):
+        if any(_hash(folder / name) != digest for name, digest in files.items()):
             return None
         return engines().BM25.load(folder, mmap=True, show_progress=False)
 
     def _store_index(self, key: str, index: Index) -> Index:
         if not len(index.scores["data"]):
-            return index  # nothing can be mapped from an empty file, and nothing is saved by keeping it
+            return index  # empty files cannot be memory-mapped
         folder, staging = self._local / key, self._local / f".{key}.tmp"
         _save(index, staging)
         files = {path.name: _hash(path) for path in sorted(staging.iterdir())}
@@ -106,7 +106,10 @@ class Bm25Indexes:
         return engines().BM25.load(folder, mmap=True, show_progress=False)
 
     def _publish(self, path: Path, key: str, name: str) -> None:
-        """Give a finished file its place, on S3 as well; a file that somebody has mapped stays as it was for them."""
+        """Move a finished file to its final name, after copying it to S3 if the store is there.
+
+        Processes that have mapped an older file of that name keep its content.
+        """
         with path.open("rb") as file:
             os.fsync(file.fileno())
         if not self._store.local:
@@ -117,16 +120,16 @@ class Bm25Indexes:
         local = pafs.LocalFileSystem()
         with (
             local.open_input_stream(source) as input_stream,
-            self._store.filesystem.open_output_stream(self._store.path(name)) as taken,
+            self._store.filesystem.open_output_stream(self._store.path(name)) as output_stream,
         ):
             while piece := input_stream.read(_COPY_BYTES):
-                taken.write(piece)
+                output_stream.write(piece)
 
     def _download(self, key: str, files: Files) -> None:
         folder = self._local / key
         folder.mkdir(exist_ok=True)
-        for name, mark in files.items():
-            if _hash(folder / name) != mark and self._store.size(f"{key}/{name}") is not None:
+        for name, digest in files.items():
+            if _hash(folder / name) != digest and self._store.size(f"{key}/{name}") is not None:
                 pafs.copy_files(
                     self._store.path(f"{key}/{name}"),
                     str(folder / name),
@@ -136,10 +139,10 @@ class Bm25Indexes:
 
 
 def _save(index: Index, staging: Path) -> None:
-    """Write an index over what a killed process left, as the files have the same names; all of it or nothing.
+    """Write an index to a folder, overwriting files that a killed process left; on an error the folder is deleted.
 
     Raises:
-        NotWritable: there is no room or no leave.
+        NotWritable: there is no space or no permission.
     """
     try:
         with explain_write_errors(staging):
@@ -150,18 +153,18 @@ def _save(index: Index, staging: Path) -> None:
 
 
 def _files(manifest: bytes | None) -> Files | None:
-    """The files and hashes that a manifest names; None for what is no manifest."""
+    """Parse a manifest: SHA-256 by file name; None if it is missing or invalid."""
     try:
         files = json.loads(manifest or b"null")
     except ValueError:
         return None
     if not isinstance(files, dict) or not files or any(Path(name).name != name for name in files):
         return None
-    return {name: str(mark) for name, mark in files.items()}
+    return {name: str(digest) for name, digest in files.items()}
 
 
 def _hash(path: Path) -> str | None:
-    """SHA-256 of a file, None where there is none."""
+    """SHA-256 of a file; None if it does not exist."""
     if not path.is_file():
         return None
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""One tenant's chunks as the embedded retrievers see them, with what several of them share."""
+"""One tenant's chunks, and the indexes and fitted vectors that several retrievers share."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from darklode.pipeline.retrieve.retrievers.rank_bm25 import RankBm25
 from darklode.pipeline.retrieve.retrievers.topk import fixed_point
 from darklode.schemas.pooling import Bm25Settings
 
-_BLOCK_CHUNKS = 8_192  # encoded at a time: 10 MB of 300 dimensions
+_BLOCK_CHUNKS = 8_192  # chunks encoded at a time: 10 MB at 300 dimensions
 
 
 class HashedChunks(Protocol):
-    """Chunks by content hash, in chunk order."""
+    """Content hashes and texts of chunks, in chunk order; encoders cache vectors by content hash."""
 
     def hashes(self) -> pa.StringArray:
         """Each chunk's content hash."""
 
     def iterate_hashes(self) -> Iterator[HashedTexts]:
-        """Content hashes and texts, batch by batch; every call starts from the first."""
+        """Yield content hashes and texts in batches; each call starts at the first chunk."""
 
 
 class Corpus:
-    """One tenant's chunks. What is fitted is fitted at its first use and kept.
+    """One tenant's chunks. Indexes and fitted vectors are computed at first use and kept.
 
     Args:
-        batches: gives the chunks' texts batch by batch, in chunk order, each time it is called; a text is
+        batches: function that yields the chunks' texts in batches, in chunk order; a text is
             "title\\nheading\\ntext".
-        n_chunks: how many there are, at least 1.
-        scratch: an existing folder for the memory-mapped vectors; nobody else may write to it.
-        indexes: where BM25 indexes of this very corpus are kept; None: they are built anew.
-        hashed_chunks: the same chunks for encoders, which cache vectors by content hash; None: no such encoders.
+        n_chunks: number of chunks, at least 1.
+        scratch: existing folder for the memory-mapped vectors; no other process may write to it.
+        indexes: stored BM25 indexes of this corpus; None: indexes are built and not stored.
+        hashed: the same chunks with content hashes, which neural encoders need; None: no such encoders.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Corpus:
         return self._count(Analyzer())
 
     def bm25(self, settings: Bm25Settings) -> Retriever:
-        """BM25 by the settings; equal settings share one index.
+        """BM25 with these settings; equal settings share one index.
 
         Raises:
             ValueError: the batches hold another number of chunks than `n_chunks`.
@@ -92,7 +92,7 @@ class Corpus:
 
     @cached_property
     def seeds(self) -> Seeds:
-        """What the feedback retrievers start from: BM25 by `FIXED_SETTINGS`."""
+        """BM25 with `FIXED_SETTINGS`, whose best chunks the feedback retrievers use."""
         return Seeds(self.bm25(FIXED_SETTINGS))
 
     def _build_bm25(self, settings: Bm25Settings) -> Retriever:
@@ -106,8 +106,8 @@ class Corpus:
         return Bm25.from_index(self._indexes.get(settings, build) if self._indexes else build(), analyzer)
 
     def _count_terms(self, analyzer: Analyzer, settings: Bm25Settings) -> TermSpace:
-        same = (settings.stemmer, settings.stop_words) == (FIXED_SETTINGS.stemmer, FIXED_SETTINGS.stop_words)
-        return self.terms if same else self._count(analyzer)
+        is_default = (settings.stemmer, settings.stop_words) == (FIXED_SETTINGS.stemmer, FIXED_SETTINGS.stop_words)
+        return self.terms if is_default else self._count(analyzer)
 
     def _count(self, analyzer: Analyzer) -> TermSpace:
         terms = TermSpace(self.batches(), analyzer)
@@ -128,7 +128,7 @@ class Corpus:
         return fit_character_map(self.terms, 300)
 
     def vectors(self, encoder: TermVectors) -> NDArray[np.int16]:
-        """Fixed-point vectors of every chunk under `encoder`, shape (n_chunks, dimensions), memory-mapped."""
+        """Fixed-point vectors of all chunks by `encoder`, shape (n_chunks, dimensions), memory-mapped."""
         counts = self.terms.counts
         starts = range(0, self.n_chunks, _BLOCK_CHUNKS)
         blocks = (encoder.encode_counts(counts[start : start + _BLOCK_CHUNKS]) for start in starts)
@@ -137,9 +137,9 @@ class Corpus:
 
 
 class Seeds(Retriever):
-    """The lists from which several feedback retrievers start: each is searched for once, and kept.
+    """A retriever that caches its hits, because several feedback retrievers search the same queries.
 
-    Meant for a handful of chunks per query, while one corpus is searched.
+    All hits stay in memory: use it for a few chunks per query only.
     """
 
     def __init__(self, retriever: Retriever) -> None:
@@ -155,23 +155,21 @@ class Seeds(Retriever):
 
 
 def store_vectors(blocks: Iterable[NDArray[Any]], n_chunks: int, dimensions: int, path: Path) -> NDArray[np.int16]:
-    """Write blocks of chunk vectors to `path` as fixed-point numbers and map them read-only.
-
-    Memory follows the block; the file takes 2 bytes a number.
+    """Write blocks of chunk vectors to `path` as fixed-point numbers (2 bytes each) and memory-map them read-only.
 
     Raises:
-        ValueError: the blocks do not hold `n_chunks` rows.
+        ValueError: the blocks do not have `n_chunks` rows in total.
     """
     part = path.with_suffix(".part")
     vectors = np.lib.format.open_memmap(part, mode="w+", dtype=np.int16, shape=(n_chunks, dimensions))
-    done = 0
+    n_written = 0
     for block in blocks:
-        if done + len(block) > n_chunks:
+        if n_written + len(block) > n_chunks:
             raise ValueError(f"{path}: more than {n_chunks} chunks arrived; give each chunk once, in order")
-        vectors[done : done + len(block)] = fixed_point(block)
-        done += len(block)
-    if done < n_chunks:
-        raise ValueError(f"{path}: {done} of {n_chunks} chunks arrived; give each chunk once, in order")
+        vectors[n_written : n_written + len(block)] = fixed_point(block)
+        n_written += len(block)
+    if n_written < n_chunks:
+        raise ValueError(f"{path}: {n_written} of {n_chunks} chunks arrived; give each chunk once, in order")
     vectors.flush()
-    part.replace(path)  # whoever still maps an older file of this name keeps it
+    part.replace(path)  # processes that have mapped an older file keep its content
     return np.asarray(np.load(path, mmap_mode="r"))

@@ -1,7 +1,6 @@
-"""How the embedded retrievers search: exactly, in spaces that are fitted on the corpus itself.
+"""Exact search in vector spaces that are fitted on the corpus itself, without a neural model.
 
-Four of the six that are dense use pseudo-relevance feedback: the query moves towards the best chunks that BM25 found
-for it.
+Four of the six dense retrievers use pseudo-relevance feedback: the query vector is moved towards its best BM25 chunks.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from darklode.pipeline.retrieve.encoders.port import Encoder
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.retrieve.retrievers.topk import fixed_point, search_vectors
 
-_SEEDS = 5
-_WEIGHT = np.float32(2)  # float32, lest the sums become float64
+_SEEDS = 5  # chunks per query for feedback
+_WEIGHT = np.float32(2)  # weight of the feedback; float32, so that sums stay float32
 
 
 class Dense(Retriever):
@@ -35,12 +34,12 @@ class Dense(Retriever):
         self._vectors = vectors
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
-        """See `Retriever`. A query the encoder knows no word of has no hits; an empty chunk is never one."""
+        """See `Retriever`. Queries without known words have no hits; empty chunks are never hits."""
         return search_vectors(fixed_point(self._encoder.encode_queries(queries)), self._vectors, depth)
 
 
 class Feedback(Retriever):
-    """Rocchio (1971) without negatives.
+    """Pseudo-relevance feedback: Rocchio (1971) without negatives.
 
     The query becomes query + 2 · (score-weighted mean of the 5 best seeds), both scaled to length 1 before.
 
@@ -48,7 +47,7 @@ class Feedback(Retriever):
         name: the retriever's name in rankings.
         encoder: encodes the queries; the same that made `vectors`.
         vectors: the chunks' vectors, shape (n_chunks, encoder.dimensions).
-        seeds: finds the seeds; its scores must be at least 0.
+        seeds: retriever that finds the feedback chunks; its scores must be at least 0.
     """
 
     def __init__(self, name: str, encoder: Encoder, vectors: NDArray[np.int16], seeds: Retriever) -> None:
@@ -58,12 +57,13 @@ class Feedback(Retriever):
         self._seeds = seeds
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
-        """See `Retriever`. A query without seeds is searched as it is."""
-        own = self._encoder.encode_queries(queries)
-        moved = unit_rows(own + _WEIGHT * self._seed_means(queries))
-        return search_vectors(fixed_point(moved), self._vectors, depth)
+        """See `Retriever`. A query without feedback chunks is searched unchanged."""
+        query_vectors = self._encoder.encode_queries(queries)
+        expanded = unit_rows(query_vectors + _WEIGHT * self._seed_means(queries))
+        return search_vectors(fixed_point(expanded), self._vectors, depth)
 
     def _seed_means(self, queries: Sequence[str]) -> NDArray[np.float32]:
+        """Score-weighted mean vector of each query's feedback chunks, as unit vectors (or zero)."""
         hits = self._seeds.search(queries, _SEEDS)
         weights = np.where(hits.rows >= 0, hits.scores, 0).astype(np.float32)
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), np.float32(1e-12))

@@ -1,7 +1,7 @@
-"""Exact search over vectors on the CPU or one GPU: the same answer on both, for every block and shard size.
+"""Exact vector search on the CPU or one GPU, with the same results on both, for every block and shard size.
 
-Fast products, float32 here or half precision in `torch_search`, only choose the few vectors that can still be among the
-best; float64 sums decide (`topk.score_pairs`).
+Fast inner products (float32 here, half precision in `torch_search`) only select candidates, with a proven error bound.
+Float64 scores of the candidates decide (`topk.score_pairs`).
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ from darklode.pipeline.retrieve.retrievers.topk import (
 from darklode.schemas.pooling import VectorSearchSettings
 
 _CELLS = 1 << 21
-"""Scores made at a time: 8 MB stay in a processor's cache or near it."""
+"""Scores computed at a time: 8 MB, which about fit into a processor's cache."""
 
 _MOST_WORKERS = 8
+"""Maximum number of threads; each needs its own buffers."""
 
 _UNIT = 2.0**-24
 """Unit roundoff of float32."""
 
 _TINY = 2.0**-126
-"""Least normal float32."""
+"""Smallest normal float32."""
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
-"""Query, position and approximate score of each pair."""
+"""Query row, vector position and approximate score of each pair."""
 
 
 def product_error(queries: NDArray[np.float32], longest: float) -> NDArray[np.float64]:
-    """How far a float32 product, summed in any order, can lie from the score; shape (n_queries,).
+    """Bound on the difference between a float32 inner product, summed in any order, and the score, per query.
 
-    What underflows, in products, sums and score, is off by the least normal number.
+    Shape (n_queries,). Each underflow, of products, sums and scores, adds an error of at most `_TINY`.
     """
     lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
     return np.asarray(relative_error(queries.shape[1], _UNIT) * lengths * longest + 2 * queries.shape[1] * _TINY)
@@ -59,21 +60,22 @@ def product_error(queries: NDArray[np.float32], longest: float) -> NDArray[np.fl
 def search_cpu(
     queries: NDArray[np.float32], vectors: Vectors, k: int, memory: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The `k` best vectors of each query: scores and first chunk rows, shape (n_queries, k), best first.
+    """The `k` best vectors of each query: scores and first chunk rows, both of shape (n_queries, k), best first.
 
     Args:
-        queries: shape (n_queries, dimensions), none zero.
-        vectors: at least `k`.
-        k: at least 1.
-        memory: bytes that vectors and scores may take, roughly; what survives takes about 50 bytes · n_queries · k.
+        queries: shape (n_queries, dimensions), no zero vectors.
+        vectors: at least `k` vectors.
+        k: number of vectors per query, at least 1.
+        memory: approximate bytes for blocks and scores; candidates take about 50 · n_queries · k bytes in addition.
     """
     workers = min(os.cpu_count() or 1, _MOST_WORKERS)
     per_row = (workers + 2) * (8 * vectors.dimensions + 5 * len(queries))
     rows = max(1, min(_CELLS // len(queries), memory // 2 // per_row, -(-len(vectors) // workers)))
     survivors = Survivors(queries, vectors, k)
-    blocks, lock = vectors.blocks(rows, workers), Lock()
+    blocks = vectors.blocks(rows, workers)
+    lock = Lock()
 
-    def work(_: int) -> None:
+    def score_blocks(_: int) -> None:
         scores = np.empty(rows * len(queries), dtype=np.float32)
         mask = np.empty(scores.size + 8, dtype=np.bool_)
         while True:
@@ -81,26 +83,26 @@ def search_cpu(
                 first, block = next(blocks, (0, queries[:0]))
             if not len(block):
                 return
-            part = scores[: len(queries) * len(block)].reshape(len(queries), -1)
-            np.matmul(queries, block.astype(np.float32, copy=False).T, out=part)
-            survivors.add(part, first, mask)
+            block_scores = scores[: len(queries) * len(block)].reshape(len(queries), -1)
+            np.matmul(queries, block.astype(np.float32, copy=False).T, out=block_scores)
+            survivors.add(block_scores, first, mask)
 
-    # Each worker multiplies on one thread and filters what it made: nobody waits for the slowest at every product.
+    # Workers multiply and filter on one BLAS thread each; with a parallel BLAS, all would wait at every product.
     with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as threads:
-        list(threads.map(work, range(workers)))
+        list(threads.map(score_blocks, range(workers)))
     return survivors.best()
 
 
 @cache
 def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # takes milliseconds to look for libraries
+    return ThreadpoolController()  # cached, because it searches the loaded libraries for milliseconds
 
 
 class Survivors:
-    """Pairs whose score may be among the `k` best of their query.
+    """Candidates: (query, vector) pairs whose score may be among the `k` best of their query.
 
-    A pair is dropped only when `k` pairs of its query have products larger by more than twice the error bound, so
-    that the `k` best by score are never dropped. Ties that exceed the memory are settled early, by score.
+    A pair is dropped only if `k` pairs of its query have products that are larger by more than twice the error bound,
+    so none of the `k` best by score is dropped. If there are too many ties, exact scores are computed early.
     """
 
     def __init__(self, queries: NDArray[np.float32], vectors: Vectors, k: int) -> None:
@@ -113,18 +115,18 @@ class Survivors:
         self._max_buffered = self._patience = 3 * len(queries) * k
 
     def add(self, scores: NDArray[np.float32], first: int, mask: NDArray[np.bool_]) -> None:
-        """Take in products of shape (n_queries, b) of the vectors from position `first` on; threads may.
+        """Add a block of inner products; may be called by several threads.
 
         Args:
-            scores: contiguous.
-            first: position of the first column.
-            mask: room for 8 more than the scores, the caller's alone.
+            scores: products of shape (n_queries, b), contiguous.
+            first: vector position of the first column.
+            mask: buffer of the calling thread, at least 8 longer than the scores.
         """
-        enough = scores.shape[1] > self._k
-        if enough and not self._pieces:
+        has_k_scores = scores.shape[1] > self._k
+        if has_k_scores and not self._pieces:
             self._raise_floor(floor_of(scores, self._k))
         hits = self._hits(scores, mask)
-        if enough and len(hits) > self._max_buffered:
+        if has_k_scores and len(hits) > self._max_buffered:
             self._raise_floor(floor_of(scores, self._k))
             hits = self._hits(scores, mask)
         query = hits // scores.shape[1]
@@ -148,23 +150,25 @@ class Survivors:
         mask = mask[: (size + 7) // 8 * 8]
         mask[size:] = False
         np.greater_equal(scores, self._floor[:, None], out=mask[:size].reshape(scores.shape))
-        words = np.flatnonzero(mask.view(np.uint64) != 0)  # few are: 8 tests for the price of one
+        words = np.flatnonzero(mask.view(np.uint64) != 0)  # tests 8 scores at once; few words are not 0
         hits = np.flatnonzero(mask.reshape(-1, 8)[words].reshape(-1))
         return np.asarray(words[hits >> 3] * 8 + (hits & 7))
 
     def _raise_floor(self, kth: NDArray[np.float32]) -> None:
-        lower = np.nextafter((kth - self._slack).astype(np.float32), np.float32(-np.inf))
+        """Raise the floors, given a lower bound of each query's k-th largest product; rounds down."""
+        new_floor = np.nextafter((kth - self._slack).astype(np.float32), np.float32(-np.inf))
         with self._lock:
-            self._floor = np.maximum(self._floor, lower)
+            self._floor = np.maximum(self._floor, new_floor)
 
     def _compact(self) -> None:
+        """Merge the collected pairs, sort them by query, raise the floors and drop pairs below them."""
         query, position, approximate = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
         order = np.argsort(query.astype(np.uint16 if len(self._queries) < 1 << 16 else np.int64), kind="stable")
         query, position, approximate = query[order], position[order], approximate[order]
         matrix = pad_rows(query, approximate, len(self._queries), -np.inf)
         if matrix.shape[1] >= self._k:
-            at = matrix.shape[1] - self._k
-            self._raise_floor(np.partition(matrix, at, axis=1)[:, at].astype(np.float32))
+            kth_column = matrix.shape[1] - self._k
+            self._raise_floor(np.partition(matrix, kth_column, axis=1)[:, kth_column].astype(np.float32))
         is_candidate = approximate >= self._floor[query]
         self._pieces = [(query[is_candidate], position[is_candidate], approximate[is_candidate])]
         if int(is_candidate.sum()) > 4 * self._max_buffered:
@@ -172,19 +176,20 @@ class Survivors:
         self._n_buffered = len(self._pieces[0][0])
 
     def _settle(self, query: NDArray[np.int64], position: NDArray[np.int64], approximate: NDArray[np.float32]) -> Pairs:
-        """The `k` best of each query among pairs sorted by query, by score."""
+        """Keep the `k` best pairs of each query by exact score; the pairs are sorted by query."""
         scores = score_pairs(self._queries, self._vectors, query, position)
         ranks = rank_keys(scores, self._vectors.first_rows[position])
         matrix = pad_rows(query, ranks, len(self._queries), 0)
         if matrix.shape[1] <= self._k:
             return query, position, approximate
-        at = matrix.shape[1] - self._k
-        is_top = ranks >= np.partition(matrix, at, axis=1)[:, at][query]
+        kth_column = matrix.shape[1] - self._k
+        is_top = ranks >= np.partition(matrix, kth_column, axis=1)[:, kth_column][query]
         return query[is_top], position[is_top], approximate[is_top]
 
     def _rank(
         self, query: NDArray[np.int64], position: NDArray[np.int64], _: NDArray[np.float32]
     ) -> NDArray[np.uint64]:
+        """`rank_keys` of the `k` best pairs of each query by exact score, shape (n_queries, k), best first."""
         scores = score_pairs(self._queries, self._vectors, query, position)
         keys = rank_keys(scores, self._vectors.first_rows[position])
         matrix = pad_rows(query, keys, len(self._queries), 0)
@@ -192,21 +197,19 @@ class Survivors:
 
 
 _SURVIVOR_BYTES = 256
-"""Host memory that a query's place in the lists costs while they are made, at most."""
+"""Upper bound of the host memory per query and hit during a search."""
 
 
 def exact_search(
     queries: NDArray[np.float32], vectors: Vectors | NDArray[Any], depth: int, settings: VectorSearchSettings
 ) -> Hits:
-    """The `depth` best chunks of each query by inner product, equal scores by ascending chunk row.
-
-    A score is defined in `topk.score_pairs`; the fast products only choose what is scored, with a proven margin.
+    """The `depth` best chunks of each query by inner product (`topk.score_pairs`), equal scores by ascending row.
 
     Args:
-        queries: shape (n_queries, dimensions); an all-zero query finds nothing.
+        queries: shape (n_queries, dimensions); an all-zero query has no hits.
         vectors: the chunks' vectors, as `CachedVectors`, `ArrayVectors` or an array of shape (n_chunks, dimensions).
-        depth: at least 1.
-        settings: device and memory.
+        depth: number of chunks per query, at least 1.
+        settings: device and memory limits; they do not change the result.
 
     Raises:
         ValueError: a query is not finite, is not as long as the vectors, or its scores could exceed float32.
@@ -216,36 +219,41 @@ def exact_search(
     queries = _check_queries(queries, source)
     k = min(depth, source.n_chunks)
     step = max(1, settings.max_memory_mb * 2**20 // 2 // (_SURVIVOR_BYTES * max(1, k)))
-    blocks = [_search(queries[at : at + step], source, k, settings) for at in range(0, len(queries), step)]
+    blocks = [
+        _search_block(queries[start : start + step], source, k, settings) for start in range(0, len(queries), step)
+    ]
     return stack_hits(blocks, k)
 
 
 def _check_queries(queries: NDArray[np.float32], vectors: Vectors) -> NDArray[np.float32]:
+    """Validate queries; returns them as a contiguous float32 array."""
     queries = np.ascontiguousarray(queries, dtype=np.float32)
     if queries.ndim != 2 or queries.shape[1] != vectors.dimensions:
         raise ValueError(f"queries of shape {queries.shape} do not fit vectors of {vectors.dimensions} numbers")
     if not np.isfinite(queries).all():
         bad = int((~np.isfinite(queries)).any(axis=1).argmax())
         raise ValueError(f"the vector of query {bad} holds a number that is not finite; check the encoder")
-    long = np.linalg.norm(queries.astype(np.float64), axis=1) * vectors.longest >= 2.0**127
-    if long.any():
-        raise ValueError(f"the scores of query {int(long.argmax())} could exceed float32; scale its vector down")
+    overflows = np.linalg.norm(queries.astype(np.float64), axis=1) * vectors.longest >= 2.0**127
+    if overflows.any():
+        raise ValueError(f"the scores of query {int(overflows.argmax())} could exceed float32; scale its vector down")
     return queries
 
 
-def _search(queries: NDArray[np.float32], vectors: Vectors, k: int, settings: VectorSearchSettings) -> Hits:
+def _search_block(queries: NDArray[np.float32], vectors: Vectors, k: int, settings: VectorSearchSettings) -> Hits:
+    """Search a block of queries; zero queries have no hits."""
     rows = np.full((len(queries), k), -1, dtype=np.int64)
     scores = np.full((len(queries), k), np.nan, dtype=np.float32)
     non_empty = np.flatnonzero(queries.any(axis=1))
     if len(non_empty) and k:
-        hits = _best(queries[non_empty], vectors, min(k, len(vectors)), settings)
-        rows[non_empty], scores[non_empty] = _chunks(vectors, k, *hits)
+        best_vectors = _search_vectors(queries[non_empty], vectors, min(k, len(vectors)), settings)
+        rows[non_empty], scores[non_empty] = _expand_chunks(vectors, k, *best_vectors)
     return Hits(rows, scores)
 
 
-def _best(
+def _search_vectors(
     queries: NDArray[np.float32], vectors: Vectors, k: int, settings: VectorSearchSettings
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Scores and first chunk rows of the `k` best vectors, on the CPU or GPU that the settings choose."""
     device = gpu(settings)
     if device is None:
         return search_cpu(queries, vectors, k, settings.max_memory_mb * 2**20)
@@ -257,10 +265,10 @@ def _best(
 
 
 def gpu(settings: VectorSearchSettings) -> str | None:
-    """The GPU that the settings lead to on this machine, or None for the CPU.
+    """Device name of the GPU that the settings choose on this machine; None for the CPU.
 
     Raises:
-        MissingPart: they ask for a GPU and torch sees none.
+        MissingPart: the settings ask for a GPU and torch sees none.
     """
     if settings.device == "cpu":
         return None
@@ -273,17 +281,18 @@ def gpu(settings: VectorSearchSettings) -> str | None:
     return None
 
 
-def _chunks(
+def _expand_chunks(
     vectors: Vectors, k: int, scores: NDArray[np.float32], first_rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Lists of chunks from lists of vectors: a vector gives all its chunks, ties by row over all of them."""
+    """Turn hits of vectors into hits of chunks, equal scores by row: several chunks may share a vector."""
     if len(vectors) == vectors.n_chunks:
         return first_rows, scores
     rows = np.empty((len(scores), k), dtype=np.int64)
     values = np.empty((len(scores), k), dtype=np.float32)
-    for at, (ours, firsts) in enumerate(zip(scores, first_rows, strict=True)):
-        chunks, counts = vectors.chunks_of(firsts)
-        each = np.repeat(ours, counts)
-        order = np.lexsort((chunks, -each))[:k]
-        rows[at], values[at] = chunks[order], each[order]
+    for query, (vector_scores, query_first_rows) in enumerate(zip(scores, first_rows, strict=True)):
+        chunks, counts = vectors.chunks_of(query_first_rows)
+        chunk_scores = np.repeat(vector_scores, counts)
+        order = np.lexsort((chunks, -chunk_scores))[:k]
+        rows[query] = chunks[order]
+        values[query] = chunk_scores[order]
     return rows, values

@@ -1,4 +1,4 @@
-"""Dense retrieval with a real model: what the vector cache lacks is encoded, then the cache is searched."""
+"""Dense retrieval with a neural encoder: missing vectors are encoded and cached, then the cache is searched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Neural(Retriever):
 
     Args:
         name: the retriever's name in rankings.
-        encode: gives the vectors of queries, shape (n_queries, dimensions), by the encoder that made `vectors`.
+        encode: encodes queries, shape (n_queries, dimensions), with the encoder of `vectors`.
         vectors: the chunks' vectors in the embedding cache.
         settings: exact or approximate, device and memory.
 
@@ -47,7 +47,7 @@ class Neural(Retriever):
 
     @property
     def recall(self) -> Recall | None:
-        """Of the latest approximate search against an exact one; None where the search is exact."""
+        """Recall of the latest approximate search against exact search; None if the search is exact."""
         return self._approximate.recall if self._approximate else None
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
@@ -80,29 +80,27 @@ class NeuralBuilder:
         Raises:
             MissingPart: a package, key, model or GPU is missing.
         """
-        encoder, cache = (
-            Deferred(self.encoder, self.cache.root),
-            EmbeddingCache(self.cache.root, self.cache.vector_dtype),
-        )
+        encoder = Deferred(self.encoder, self.cache.root)
+        cache = EmbeddingCache(self.cache.root, self.cache.vector_dtype)
         vectors = chunk_vectors(encoder, cache, corpus.hashed_chunks)
         return Neural(self.name, CachedQueries(encoder, cache), vectors, self.vectors)
 
     @property
     def shares(self) -> str:
-        """It fits nothing that another one does."""
+        """Its own name: it shares no fitted data with other retrievers."""
         return self.name
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that can change its lists besides texts and depth."""
+        """Everything besides texts and depth that can change the hits; part of the stage's fingerprint."""
         return {"encoder": self.encoder.encoder_id(), "kept": self.cache.vector_dtype, "index": self.vectors.index}
 
 
 def chunk_vectors(encoder: ModelEncoder, cache: EmbeddingCache, chunks: HashedChunks) -> CachedVectors:
-    """The chunks' vectors in the cache; those that it lacks are encoded first.
+    """Open the chunks' vectors in the cache; missing ones are encoded first.
 
     Raises:
-        ArtifactError: they were pruned meanwhile.
+        ArtifactError: the vectors were pruned in the meantime.
     """
     hashes = chunks.hashes()
     shards = cache.open(encoder.encoder_id)

@@ -1,4 +1,4 @@
-"""BM25 on the rank-bm25 package: a second opinion, hundreds of times slower."""
+"""BM25 with the rank-bm25 package, hundreds of times slower: an independent check of `bm25`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.retrieve.retrievers.topk import stack_hits, top_k
 from darklode.schemas.pooling import Bm25Settings
 
-_SMALLEST_K1 = 1e-9  # with k1 0 the package divides 0 by 0 for chunks without the term
+_SMALLEST_K1 = 1e-9  # with k1 = 0, the package divides 0 by 0 for chunks without the term
 
 
 class RankBm25(Retriever):
-    """The scores of `Bm25`, but for bm25l, which rank-bm25 multiplies by the number of occurrences once more.
+    """The scores of `Bm25`, except for bm25l, which rank-bm25 multiplies by the term count once more.
 
-    Its BM25Okapi is robertson times k1 + 1 (with epsilon 0); lucene and atire are BM25Okapi with their own idf.
+    With epsilon 0, its BM25Okapi is robertson times k1 + 1; lucene and atire are BM25Okapi with another idf.
 
     Args:
-        batches: the chunks' texts.
-        analyzer: makes terms of them and of the queries.
-        settings: `engine`, `stemmer` and `stop_words` do not matter here.
+        batches: texts of the chunks, in batches.
+        analyzer: turns chunks and queries into terms.
+        settings: method, k1 and b; `engine`, `stemmer` and `stop_words` are ignored.
 
     Raises:
         MissingPart: rank-bm25 is not installed.
@@ -50,7 +50,7 @@ class RankBm25(Retriever):
         return stack_hits(blocks, min(depth, self._n_chunks))
 
     def _scores(self, query: str) -> NDArray[np.float32]:
-        """Scores of all chunks, NaN for those that are no hits."""
+        """Scores of all chunks; NaN for chunks that are no hits."""
         idf = self._engine.idf if self._engine else {}
         terms = [term for term in self._analyzer.tokenize(query) if term in idf]
         if not self._engine or not terms:

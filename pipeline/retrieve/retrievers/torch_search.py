@@ -1,6 +1,7 @@
-"""Exact search with torch on one GPU: half-precision products choose with a proven margin, float64 sums decide.
+"""Exact search with torch on one GPU.
 
-The same code runs on torch's CPU device, which is how it is tested where there is no GPU.
+Half-precision products select candidates with a proven error bound; float64 scores of the candidates decide. The same
+code also runs on torch's CPU device, for tests without a GPU.
 """
 
 from __future__ import annotations
@@ -16,32 +17,32 @@ from numpy.typing import NDArray
 from darklode.pipeline.retrieve.retrievers.blocks import Vectors, read_ahead
 from darklode.pipeline.retrieve.retrievers.topk import from_rank_keys, relative_error
 
-_MOST_ROWS = 1 << 16
+_MOST_ROWS = 1 << 16  # maximum number of vectors per block
 _ACCUMULATE = 2.0**-22
-"""Tensor cores add in float32 without its rounding: four times its unit roundoff is granted for each addition."""
+"""Assumed error per addition: tensor cores truncate float32 sums, so 4 times its unit roundoff is assumed."""
 
 _LONGEST = 2.0**15
-"""Vectors up to this length, and their products with queries of length 1, fit into float16."""
+"""Maximum length of vectors whose products with queries of length 1 fit into float16; longer ones use bfloat16."""
 
 _LEAST = 2.0**-149
-"""Least float32 above 0: what the rounding of a score may move at least."""
+"""Smallest positive float32: the rounding error of a score that underflows."""
 
-_NOTHING = torch.iinfo(torch.int64).min
-_ROW_BITS = 32  # as in `topk`, in signed numbers: torch has no unsigned ones that it can sort
+_NOTHING = torch.iinfo(torch.int64).min  # key of a missing hit
+_ROW_BITS = 32  # keys as in `topk`, but signed, because torch cannot sort unsigned integers
 _LAST_ROW = 0xFFFFFFFF
 
 
 def search_torch(
     queries: NDArray[np.float32], vectors: Vectors, k: int, device: str, memory: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The `k` best vectors of each query: scores and first chunk rows, shape (n_queries, k), best first.
+    """The `k` best vectors of each query: scores and first chunk rows, both of shape (n_queries, k), best first.
 
     Args:
-        queries: shape (n_queries, dimensions), none zero.
-        vectors: at least `k`.
-        k: at least 1.
-        device: as torch names it.
-        memory: bytes of the device that vectors and scores may take, roughly.
+        queries: shape (n_queries, dimensions), no zero vectors.
+        vectors: at least `k` vectors.
+        k: number of vectors per query, at least 1.
+        device: torch device name.
+        memory: approximate bytes of device memory for vectors and scores.
     """
     device_top = DeviceTopK(torch.from_numpy(queries).to(device), k, vectors.longest, memory // 4)
     per_row = 16 * vectors.dimensions + 16 * len(queries)
@@ -54,7 +55,7 @@ def search_torch(
 
 @contextmanager
 def full_accumulation() -> Iterator[None]:
-    """Keeps half-precision products from being added up in half precision, which the margin does not cover."""
+    """Forbid sums of half-precision products in half precision, which the error bound does not cover."""
     matmul = torch.backends.cuda.matmul
     before = matmul.allow_fp16_reduced_precision_reduction, matmul.allow_bf16_reduced_precision_reduction
     matmul.allow_fp16_reduced_precision_reduction = matmul.allow_bf16_reduced_precision_reduction = False
@@ -65,7 +66,7 @@ def full_accumulation() -> Iterator[None]:
 
 
 def _uploads(vectors: Vectors, rows: int, device: torch.device) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Blocks on the device with their vectors' first chunk rows; the next is copied while this one is in use."""
+    """Yield blocks on the device with their vectors' first chunk rows; the next block is copied meanwhile."""
     firsts = torch.from_numpy(vectors.first_rows)
     blocks = vectors.blocks(rows)
     if device.type != "cuda":
@@ -87,7 +88,7 @@ def _uploads(vectors: Vectors, rows: int, device: torch.device) -> Iterator[tupl
 
 
 class _Upload:
-    """Copies blocks through two pinned buffers on a stream of its own."""
+    """Copies blocks to the device through two pinned buffers, which take turns, on a separate stream."""
 
     def __init__(self, device: torch.device, rows: int, dimensions: int) -> None:
         self._device, self._shape = device, (rows, dimensions)
@@ -114,28 +115,33 @@ class _Upload:
 
 
 class DeviceTopK:
-    """The `k` best of each query over blocks that lie on the device, in any order.
+    """The `k` best vectors of each query, updated with blocks on the device in any order.
 
-    After each block every query holds its `k` best by score. A vector of a block is scored when its half-precision
-    product comes within the error bound of the worst of them, so that none is missed.
+    A vector is scored exactly if its half-precision product is within the error bound of the query's current k-th best
+    score, so none of the best is missed.
 
     Args:
         queries: shape (n_queries, dimensions), float32, on the device.
-        k: at least 1.
-        longest: no vector's Euclidean length exceeds it.
-        memory: bytes that scoring pairs may take.
+        k: vectors per query, at least 1.
+        longest: upper bound of the vectors' Euclidean lengths.
+        memory: bytes for exact scores of candidates.
     """
 
     def __init__(self, queries: torch.Tensor, k: int, longest: float, memory: int) -> None:
         self._k, self._exact = k, queries.double()
         self._scale = torch.exp2(-self._exact.norm(dim=1).log2().ceil())
-        self._scaled = (self._exact * self._scale[:, None]).float()  # half precision has little room for lengths
+        self._scaled = (self._exact * self._scale[:, None]).float()  # of length at most 1, against overflow
         self._longest = longest
         self._pairs = max(1, memory // (queries.shape[1] * 32))
         self._keys = torch.full((len(queries), k), _NOTHING, dtype=torch.int64, device=queries.device)
 
     def update(self, vectors: torch.Tensor, ties: torch.Tensor) -> None:
-        """Take in vectors, shape (b, dimensions), float32, float16 or bfloat16, and their chunk rows (below 2**32)."""
+        """Merge a block of vectors.
+
+        Args:
+            vectors: shape (b, dimensions), float32, float16 or bfloat16, on the device.
+            ties: the vectors' first chunk rows, below 2**32, by which equal scores are ranked.
+        """
         wide = vectors.dtype == torch.bfloat16 or self._longest > _LONGEST
         half = torch.bfloat16 if wide else torch.float16
         products = _products(self._scaled.to(half), vectors.to(half))
@@ -146,12 +152,12 @@ class DeviceTopK:
             self._merge(query[part], _rank_keys(self._scores(query[part], vectors[row[part]]), ties[row[part]]))
 
     def best(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores and chunk rows of the `k` best, best first."""
+        """Scores and first chunk rows of the `k` best vectors, best first."""
         ordered = self._keys.sort(dim=1, descending=True).values.cpu().numpy()
         return from_rank_keys(ordered.view(np.uint64) ^ np.uint64(1 << 63))
 
     def _floor(self, products: torch.Tensor, half: torch.dtype) -> torch.Tensor:
-        """What a product of the scaled queries must reach, shape (n_queries,), rounded down in `half`."""
+        """Minimum product of the scaled queries for a candidate, shape (n_queries,), rounded down to `half`."""
         error = half_product_error(self._scaled, self._longest, half) + self._scale * _LEAST
         floor_scores = _scores_of(self._keys.amin(dim=1)).double() * self._scale - error
         count = products.shape[1]
@@ -165,19 +171,21 @@ class DeviceTopK:
         )
 
     def _scores(self, query: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+        """Exact scores of pairs, equal to those of `topk.score_pairs`."""
         products = vectors.double().mul_(self._exact[query])
         width = products.shape[1]
-        while width > 1:  # as `topk.tree_sum`
+        while width > 1:  # the order of `topk.tree_sum`
             half = width // 2
             products[:, :half] += products[:, width - half : width]
             width -= half
         return products[:, 0].float()
 
     def _merge(self, query: torch.Tensor, keys: torch.Tensor) -> None:
+        """Merge the keys of pairs, sorted by query, into the `k` best of each query."""
         counts = torch.bincount(query, minlength=len(self._keys))
         within = torch.arange(len(query), device=query.device) - (counts.cumsum(0) - counts)[query]
         max_count = int(counts.max())
-        for first in range(0, max_count, 4 * self._k):  # ties without end come in slices
+        for first in range(0, max_count, 4 * self._k):  # in slices, because there may be very many ties
             part = (within >= first) & (within < first + 4 * self._k)
             width = self._k + min(4 * self._k, max_count - first)
             wide = torch.full((len(self._keys), width), _NOTHING, dtype=torch.int64, device=query.device)
@@ -187,32 +195,35 @@ class DeviceTopK:
 
 
 def half_product_error(queries: torch.Tensor, longest: float, half: torch.dtype) -> torch.Tensor:
-    """How far a product of vectors rounded to `half`, itself rounded, can lie from the score; shape (n_queries,).
+    """Bound on the difference between a product in `half` precision and the score, shape (n_queries,).
 
-    Numbers below the smallest normal one are rounded by at most `tiny` · eps.
+    Covers the rounding of both vectors and of the product. Subnormal numbers have an absolute error of at most
+    `tiny` · eps.
     """
-    facts = torch.finfo(half)
-    relative = relative_error(queries.shape[1], _ACCUMULATE, facts.eps / 2)
-    absolute = facts.tiny * facts.eps * queries.shape[1] ** 0.5
+    limits = torch.finfo(half)
+    relative = relative_error(queries.shape[1], _ACCUMULATE, limits.eps / 2)
+    absolute = limits.tiny * limits.eps * queries.shape[1] ** 0.5
     lengths = queries.double().norm(dim=1)
     bound: torch.Tensor = lengths * longest * relative + 2 * absolute * (lengths + longest + 1)
     return bound
 
 
 def _products(queries: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+    """Inner products in half precision, accumulated in float32."""
     if queries.is_cuda:
         return torch.mm(queries, vectors.T)
     return torch.mm(queries.float(), vectors.float().T).to(queries.dtype)  # torch's CPU may add up in half precision
 
 
 def _rank_keys(scores: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """As `topk.rank_keys`, as signed numbers: the top bit is turned."""
+    """`topk.rank_keys` as signed integers: the top bit is flipped."""
     bits = (scores + 0.0).view(torch.int32).long()
     ordered = torch.where(bits < 0, -bits - (1 << 31) - 1, bits)
     return (ordered << _ROW_BITS) + (_LAST_ROW - rows)
 
 
 def _scores_of(keys: torch.Tensor) -> torch.Tensor:
+    """Scores of `_rank_keys`; -inf for missing hits."""
     ordered = keys >> _ROW_BITS
     bits = torch.where(ordered < 0, -ordered - (1 << 31) - 1, ordered).int()
     scores: torch.Tensor = torch.where(keys == _NOTHING, -torch.inf, bits.view(torch.float32))

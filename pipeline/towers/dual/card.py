@@ -37,15 +37,16 @@ HISTORY = "SELECT trial, step, contrastive, margin, validation FROM dual_log ORD
 
 
 def card(run: Run, settings: Settings, inputs: DualInputs, sources: list[str]) -> bytes:
-    """The card in Markdown.
+    """Write the model card of the towers in Markdown.
 
     Args:
-        run: with complete stages and the saved folder.
-        settings: in force.
+        run: a run with complete stages and the saved folder.
+        settings: the settings that the run used.
         inputs: the initial encoder.
         sources: the training runs, as given.
     """
-    tables, nested = run.tables(), settings.dual.matryoshka_dims
+    tables = run.tables()
+    dimensions = settings.dual.matryoshka_dims
     manifest = run.manifest(TRIPLETS)
     facts = manifest.facts if manifest else {}
     counts = ", ".join(f"{value:,} {name}" for name, value in facts.items())
@@ -53,18 +54,20 @@ def card(run: Run, settings: Settings, inputs: DualInputs, sources: list[str]) -
         f"# {cell(name_of(run, settings))}",
         f"Two towers trained together on three views of documents (after ScalingNote, 3.2): {cell(sentence(tables))}.",
         f"Both were initialized from `{cell(inputs.encoder.encoder_id())}`; {settings.dual.method}, "
-        f"{nested[-1]} dimensions.",
+        f"{dimensions[-1]} dimensions.",
         f"Trained on {', '.join(f'`{cell(source)}`' for source in sources)}: {counts}.",
     ]
-    used = READING.format(folder=FOLDER, least=nested[0], nested=list(nested), off=recorded_difference(run, FOLDER))
-    last = [
+    usage = READING.format(
+        folder=FOLDER, least=dimensions[0], nested=list(dimensions), off=recorded_difference(run, FOLDER)
+    )
+    sections = [
         *("## Limits", CAVEATS),
-        *("## How to use it", used),
+        *("## How to use it", usage),
         *("## Settings that differ from the defaults", changed_settings(settings)),
         *("## Software", software(run), "## Licence", f"Of the model: `{cell(licence(inputs.encoder))}`."),
     ]
-    front = {"library_name": "sentence-transformers", "license": licence(inputs.encoder)}
-    return with_front_matter(document(head, _tables(tables), last), front, {}).encode()
+    front_matter = {"library_name": "sentence-transformers", "license": licence(inputs.encoder)}
+    return with_front_matter(document(head, _tables(tables), sections), front_matter, {}).encode()
 
 
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:

@@ -27,20 +27,24 @@ READS = (*LABELLED, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name)
 TESTED = Stage("dual_test", 1, READS, ("test_queries", "test_labels", "test_rankings"))
 
 BEGINNING, TOWERS = SYSTEMS = ("beginning", "towers")
+"""The compared systems: the initial encoder and the trained towers."""
+
 MEASURES = ("R@10", "R@50", "R@100", "nDCG@10")
 NAME = "towers"
-"""Folder name from which towers are opened; part of their id in the embedding cache."""
+"""Folder name that towers are opened from; part of their id in the embedding cache, so that a change encodes again."""
 
 
 def rank_test_queries(
     tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, base: BaseEncoder, inputs: DualInputs
 ) -> None:
-    """Search all texts with the towers and with the initial encoder.
+    """Rank all texts for each test query with the towers and with the initial encoder.
+
+    The towers encode all documents again, because both towers changed.
 
     Args:
-        tables: of `adaptation_pairs` and of the trials.
-        output: `test_queries`, `test_labels` and `test_rankings`.
-        dual: of the towers.
+        tables: the tables of `adaptation_pairs` and of the trials.
+        output: receives `test_queries`, `test_labels` and `test_rankings`.
+        dual: settings of the towers.
         adapt: rank, alpha and target modules of LoRA.
         base: the initial encoder with its cache.
         inputs: the initial encoder and the runs.
@@ -54,19 +58,20 @@ def rank_test_queries(
             str(folder), create_model_card=False
         )
         trained_base = replace(base, encoder=read_as(inputs.encoder, str(folder)))
-        for system, towers in zip(SYSTEMS, (base, trained_base), strict=True):
-            frozen = towers.open(tables)
+        for system, encoder in zip(SYSTEMS, (base, trained_base), strict=True):
+            frozen = encoder.open(tables)
             queries = test_queries(tables, frozen)
-            lists = queries.ranking(frozen, queries.vectors, DEPTH)
+            rankings = queries.ranking(frozen, queries.vectors, DEPTH)
+            n_rows = rankings.num_rows
             tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
-            system_columns = {"tenant": pa.repeat(tenant, lists.num_rows), "system": pa.repeat(system, lists.num_rows)}
-            columns = {name: lists[name] for name in lists.column_names}
-            output.write("test_rankings", TABLES["test_rankings"].rows(system_columns | columns))
+            system_columns = {"tenant": pa.repeat(tenant, n_rows), "system": pa.repeat(system, n_rows)}
+            ranking_columns = {name: rankings[name] for name in rankings.column_names}
+            output.write("test_rankings", TABLES["test_rankings"].rows(system_columns | ranking_columns))
     output.count(FunnelStep(TESTED.name, "test queries", len(queries), "places in lists", output.rows("test_rankings")))
     for name, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
         output.write(name, tables.sql(query).cast(TABLES[name].schema))
 
 
 def read_as(encoder: SentenceTransformersSettings, folder: str) -> SentenceTransformersSettings:
-    """Settings for towers in a folder, with the initial encoder's prompts and maximum length."""
+    """Settings that open the towers in a folder, untruncated, with the initial encoder's prompts and maximum length."""
     return encoder.model_copy(update={"model": folder, "revision": None, "truncate_dim": None, "dtype": "float32"})

@@ -29,12 +29,12 @@ REACHED = f"""
 
 
 def save(run: Run, inputs: DualInputs, dual: DualSettings, adapt: AdaptSettings) -> None:
-    """Write `towers/` unless it is up to date.
+    """Write the released model to `towers/` unless it is up to date.
 
     Args:
-        run: with complete stages.
+        run: a run whose stages are complete.
         inputs: the initial encoder.
-        dual: of the towers.
+        dual: settings of the towers.
         adapt: rank, alpha and target modules of LoRA.
 
     Raises:
@@ -47,30 +47,42 @@ def save(run: Run, inputs: DualInputs, dual: DualSettings, adapt: AdaptSettings)
     tables = run.tables(*TRAINED.writes, "adaptation_queries", TOWER_TRIPLETS.name)
     with deterministic(0):
         towers = best_towers(tables, inputs, dual, adapt)
-        queries, texts = probes(tables), _texts(tables)
+        queries = probes(tables)
+        texts = _texts(tables)
         expected = towers.encode(queries, queries=True), towers.encode(texts, queries=False)
         save_folder(run.store, mark, towers.merged_query_tower(), _check_like((queries, texts), expected), {}, FOLDER)
 
 
 def _texts(tables: Tables) -> list[str]:
-    first = tables.sql("SELECT content FROM tower_triplets ORDER BY index, query_id, positive_id LIMIT 8")
-    texts: list[str] = first["content"].to_pylist()
+    """Contents of eight documents that the saved folder is checked with."""
+    rows = tables.sql("SELECT content FROM tower_triplets ORDER BY index, query_id, positive_id LIMIT 8")
+    texts: list[str] = rows["content"].to_pylist()
     return texts
 
 
 def _check_like(texts: tuple[list[str], list[str]], expected: tuple[Floats, Floats]) -> Check:
-    """Compares both routes of a saved folder, with their prompts, with both towers."""
+    """Build the check that a saved folder encodes queries and documents as the trained towers do.
+
+    Args:
+        texts: queries and document texts.
+        expected: the towers' vectors of both.
+
+    Returns:
+        A function of the loaded folder that returns the absolute differences of all vector entries.
+    """
 
     def check(saved: Any) -> Floats:
-        vectors = saved.encode_query(texts[0], show_progress_bar=False)
-        read = saved.encode_document(texts[1], show_progress_bar=False)
-        return np.concatenate([np.abs(vectors - expected[0]).ravel(), np.abs(read - expected[1]).ravel()])
+        query_vectors = saved.encode_query(texts[0], show_progress_bar=False)
+        document_vectors = saved.encode_document(texts[1], show_progress_bar=False)
+        query_differences = np.abs(query_vectors - expected[0]).ravel()
+        document_differences = np.abs(document_vectors - expected[1]).ravel()
+        return np.concatenate([query_differences, document_differences])
 
     return check
 
 
 def sentence(tables: Tables) -> str:
-    """The results, compared with the initial encoder."""
+    """Summarize the test scores and their differences to the initial encoder in a sentence."""
     rows = tables.sql(REACHED).to_pylist()
     measures_text = ", ".join(f"{row['measure']} {row['towers']:.3f} ({row['difference']:+.3f})" for row in rows)
     queries = f"{rows[0]['queries']:,} labelled test queries"

@@ -12,15 +12,18 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class ContrastiveBatch:
-    """Vectors of a batch over all processes, of any length.
+    """Vectors of a batch, gathered over all processes; they need not be of unit length.
+
+    A view is a part of a document that gets a vector of its own: title, content or all.
 
     Attributes:
-        queries: shape (n, dimensions).
-        positives: each query's document by view, shape (views, n, dimensions).
-        negatives: its hard negative, same shape.
-        has_view: which documents have the view, shape (views, n).
-        against: which hard negatives have it, same shape.
-        allowed: which documents count for which query, shape (n, n): its own, and those that are not its positives.
+        queries: query vectors, shape (n, dimensions).
+        positives: vectors of each query's positive document by view, shape (views, n, dimensions).
+        negatives: vectors of each query's hard negative by view, same shape as `positives`.
+        has_view: whether each positive document has the view, shape (views, n).
+        against: whether each hard negative has the view, shape (views, n).
+        allowed: which documents enter the softmax of which query, shape (n, n): the query's own positive and all
+            documents that are not labelled as its positives. Without it, false negatives would be pushed away.
     """
 
     queries: Tensor
@@ -32,7 +35,9 @@ class ContrastiveBatch:
 
 
 def contrastive(batch: ContrastiveBatch, nested: Sequence[int], temperature: float) -> Tensor:
-    """L^con of ScalingNote, Eq. 5 to 8, with all weights 1; missing views are left out of every sum.
+    """Compute L^con of ScalingNote, Eq. 5 to 8: in-batch contrastive loss in both directions, with all weights 1.
+
+    The loss is summed over views and Matryoshka dimensions; documents without a view are left out of its sums.
 
     Args:
         batch: the vectors.
@@ -40,41 +45,57 @@ def contrastive(batch: ContrastiveBatch, nested: Sequence[int], temperature: flo
         temperature: τ, which the paper does not state.
     """
     total = batch.queries.new_zeros(())
-    own = torch.eye(len(batch.queries), dtype=torch.bool, device=batch.queries.device)
-    for view, present in zip(batch.positives, batch.has_view, strict=True):
-        to_document, to_query = (batch.allowed & present[None, :]) | own, batch.allowed.T | own
+    own_pairs = torch.eye(len(batch.queries), dtype=torch.bool, device=batch.queries.device)
+    for view_vectors, has_view in zip(batch.positives, batch.has_view, strict=True):
+        allowed_documents = (batch.allowed & has_view[None, :]) | own_pairs
+        allowed_queries = batch.allowed.T | own_pairs
         for m in nested:
-            similar = _unit(batch.queries, m) @ _unit(view, m).T / temperature
-            total = total + (_chosen(similar, to_document, present) + _chosen(similar.T, to_query, present)) / 2
+            logits = _unit(batch.queries, m) @ _unit(view_vectors, m).T / temperature
+            query_loss = _cross_entropy(logits, allowed_documents, has_view)
+            document_loss = _cross_entropy(logits.T, allowed_queries, has_view)
+            total = total + (query_loss + document_loss) / 2
     return total
 
 
 def hard_margin(batch: ContrastiveBatch, nested: Sequence[int], margin: float) -> Tensor:
-    """L^hard of ScalingNote, Eq. 9 to 11, with all weights 1, over rows where both documents have the view.
+    """Compute L^hard of ScalingNote, Eq. 9 to 11: margin loss against the hard negative, with all weights 1.
+
+    The loss is summed over views and Matryoshka dimensions; rows where either document lacks the view are left out.
 
     Args:
         batch: the vectors.
         nested: Matryoshka dimensions.
-        margin: by which a document must be nearer than the hard negative.
+        margin: minimum difference in cosine between the positive and the hard negative.
     """
     total = batch.queries.new_zeros(())
-    for right, wrong, both in zip(batch.positives, batch.negatives, batch.has_view & batch.against, strict=True):
+    both_have_view = batch.has_view & batch.against
+    for positives, negatives, is_counted in zip(batch.positives, batch.negatives, both_have_view, strict=True):
         for m in nested:
             queries = _unit(batch.queries, m)
-            positive_scores, far = ((queries * _unit(view, m)).sum(dim=1) for view in (right, wrong))
-            total = total + _mean(functional.relu(margin - positive_scores + far), both)
+            positive_scores, negative_scores = (
+                (queries * _unit(documents, m)).sum(dim=1) for documents in (positives, negatives)
+            )
+            total = total + _masked_mean(functional.relu(margin - positive_scores + negative_scores), is_counted)
     return total
 
 
 def _unit(vectors: Tensor, m: int) -> Tensor:
+    """Truncate vectors to their first m dimensions and normalize them."""
     return functional.normalize(vectors[:, :m], dim=1)
 
 
-def _chosen(similar: Tensor, allowed: Tensor, counted: Tensor) -> Tensor:
-    """Mean over the counted rows of the negative log softmax of each row's own entry among the allowed ones."""
-    logits = similar.masked_fill(~allowed, float("-inf"))
-    return _mean(torch.logsumexp(logits, dim=1) - logits.diagonal(), counted)
+def _cross_entropy(logits: Tensor, allowed: Tensor, is_counted: Tensor) -> Tensor:
+    """Mean cross-entropy of the counted rows; a row's target is its diagonal entry.
+
+    Args:
+        logits: shape (n, n).
+        allowed: which entries take part in each row's softmax, shape (n, n).
+        is_counted: which rows enter the mean, shape (n,).
+    """
+    masked_logits = logits.masked_fill(~allowed, float("-inf"))
+    return _masked_mean(torch.logsumexp(masked_logits, dim=1) - masked_logits.diagonal(), is_counted)
 
 
-def _mean(values: Tensor, counted: Tensor) -> Tensor:
-    return torch.where(counted, values, 0.0).sum() / counted.sum().clamp(min=1)
+def _masked_mean(values: Tensor, is_counted: Tensor) -> Tensor:
+    """Mean of the counted values; 0 if none is counted."""
+    return torch.where(is_counted, values, 0.0).sum() / is_counted.sum().clamp(min=1)

@@ -12,7 +12,8 @@ from darklode.pipeline.train.data.sources import OF_A_BUILD, OF_A_LOG, TrainingS
 
 TOPICS = "SELECT tenant, count(topic) AS n FROM documents GROUP BY tenant ORDER BY tenant"
 
-# The topic stands before the headings, and the hash is of what is read then; rows without one stay as they are.
+# The topic is put before the headings, and the content hash covers it, because the hash is the embedding cache's key.
+# Rows without a topic stay unchanged, so that their cached vectors stay valid.
 WITH_TOPICS = """
     SELECT s.* REPLACE (
         CASE WHEN d.topic IS NULL THEN s.heading ELSE concat_ws(chr(10), d.topic, s.heading) END AS heading,
@@ -29,7 +30,7 @@ class TopicalSource(TrainingSource):
 
     @property
     def tables(self) -> Tables:
-        """Also reads the documents of a build."""
+        """The tables that training reads; for a build also `documents`, which has the topics."""
         return self.run.tables(*dict.fromkeys((*(OF_A_LOG if self.mined else OF_A_BUILD), "documents")))
 
     def content(self) -> str:
@@ -44,11 +45,12 @@ class TopicalSource(TrainingSource):
 
     @cached_property
     def _topics(self) -> dict[str, int]:
-        """Documents with a topic, by tenant."""
+        """Number of documents with a topic, by tenant."""
         rows = self._rows(TOPICS)
         return dict(zip(rows["tenant"].to_pylist(), rows["n"].to_pylist(), strict=True))
 
     def _with_topics(self, rows: pa.Table, tenant: str) -> pa.Table:
+        """Add the topics to rows in the columns of `chunks`."""
         if not self._topics.get(tenant):
             return rows
         with self.tables.connect(WITH_TOPICS) as connection:

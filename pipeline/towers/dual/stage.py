@@ -35,10 +35,12 @@ READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TR
 TRAINED = Stage("dual_trials", 3, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
 
 TEXTS_PER_QUERY = 5
-"""Texts in the validation sample per query, besides the queries' positives."""
+"""Random other texts in the validation sample per query, in addition to the positives; more make the score harder."""
 
 N_INITIALIZATION_TRIPLETS = 512
-"""Triplets from which the projections are initialized."""
+"""Triplets whose vectors initialize the projections: enough for the principal directions of a few hundred dimensions,
+encoded in seconds.
+"""
 
 SAMPLED = """
     WITH asked AS (
@@ -75,7 +77,7 @@ class DualInputs:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that can change a vector."""
+        """Everything that can change a vector; part of the trials' keys, so renaming an entry repeats all training."""
         return {"begins as": self.encoder.encoder_id(), "is asked": DecoderPrompt.load(self.prompt).digest()}
 
     def open(self, dual: DualSettings, adapt: AdaptSettings) -> DualTowers:
@@ -90,31 +92,41 @@ def train_both(
 ) -> None:
     """Train both towers with each learning rate and temperature; write history, validation scores and weights.
 
-    Each trial is a resumable unit: a killed trial continues from its last checkpoint. With several processes this is
-    the leader; the others run `follow_leader` and must receive the same settings and seed.
+    Each trial is a resumable unit: a killed trial continues from its last checkpoint. With several processes (torchrun)
+    the leader runs this function; the others run `follow_leader` and must receive the same settings and seed.
+
+    Args:
+        tables: `tower_triplets` and the tables of `adaptation_pairs`.
+        output: receives `dual_log`, `dual_trials` and `adapter_weights`.
+        dual: settings of the towers, including the learning rates and temperatures to try.
+        adapt: rank, alpha and target modules of LoRA.
+        inputs: the initial encoder and the runs with the texts.
+        seed: seed of the validation sample and of the order of triplets.
 
     Raises:
         ArtifactError: no validation query has a positive.
     """
     validation_sample = validation_sample_of(tables, inputs.sources, dual.eval_queries, seed)
-    basis = key_of(*(tables.content(name) for name in READS), inputs.identity)
-    tried = list(product(dual.learning_rates, dual.temperatures))
-    for number, (rate, temperature) in enumerate(tried):
-        trial_name = f"{number}: {rate} {temperature}", key_of(basis, rate, temperature)
-        with output.unit(*trial_name) as unit:
+    inputs_key = key_of(*(tables.content(name) for name in READS), inputs.identity)
+    grid = list(product(dual.learning_rates, dual.temperatures))
+    for number, (rate, temperature) in enumerate(grid):
+        trial_unit = f"{number}: {rate} {temperature}", key_of(inputs_key, rate, temperature)
+        with output.unit(*trial_unit) as unit:
             if not unit.done:
-                done = number * dual.max_steps
+                steps_before = number * dual.max_steps
 
-                def on_step(step: int, message: str, done: int = done) -> None:
-                    output.progress(done + step, len(tried) * dual.max_steps, message)
+                def on_step(step: int, message: str, steps_before: int = steps_before) -> None:
+                    output.progress(steps_before + step, len(grid) * dual.max_steps, message)
 
-                towers, trial = (dual, adapt, inputs), TrialSettings(rate, temperature, seed)
-                state = output.state(*trial_name)
+                towers = (dual, adapt, inputs)
+                trial = TrialSettings(rate, temperature, seed)
+                state = output.state(*trial_unit)
                 distributed.broadcast_work_item((number, state.name))
                 history = run_trial(tables, validation_sample, towers, trial, on_step, state)
                 _write(output, number, trial, history)
-    rows = output.rows(DUAL_TRIALS.name)
-    output.count(FunnelStep(TRAINED.name, "triplets", tables.rows(TOWER_TRIPLETS.name), "pairs of towers", rows))
+    n_triplets = tables.rows(TOWER_TRIPLETS.name)
+    n_trials = output.rows(DUAL_TRIALS.name)
+    output.count(FunnelStep(TRAINED.name, "triplets", n_triplets, "pairs of towers", n_trials))
 
 
 def follow_leader(run: Run, dual: DualSettings, adapt: AdaptSettings, inputs: DualInputs, *, seed: int) -> None:
@@ -139,15 +151,15 @@ def run_trial(
     on_step: OnStep,
     state: State,
 ) -> TrainingHistory[DualEval]:
-    """Train one pair of towers.
+    """Train one pair of towers with one learning rate and temperature.
 
     Args:
-        tables: `tower_triplets`.
-        validation_sample: for evaluation.
-        towers: settings and initial encoder.
+        tables: has `tower_triplets`.
+        validation_sample: queries and texts that the towers are evaluated on.
+        towers: settings of the towers and of LoRA, and the initial encoder.
         trial: learning rate, τ and seed.
         on_step: progress callback.
-        state: stores checkpoints.
+        state: stores the checkpoints of the trial.
     """
     from darklode.pipeline.towers.dual.training import train_towers
     from darklode.pipeline.towers.dual.triplet_batches import TripletStream
@@ -155,23 +167,30 @@ def run_trial(
 
     dual, adapt, inputs = towers
     with deterministic(trial.seed):
-        pair, stream = initial_towers(tables, dual, adapt, inputs), TripletStream(tables, dual.batch_size, trial.seed)
-        return train_towers(stream, validation_sample, pair, dual, trial, on_step, state)
+        initial = initial_towers(tables, dual, adapt, inputs)
+        stream = TripletStream(tables, dual.batch_size, trial.seed)
+        return train_towers(stream, validation_sample, initial, dual, trial, on_step, state)
 
 
 def initial_towers(tables: Tables, dual: DualSettings, adapt: AdaptSettings, inputs: DualInputs) -> DualTowers:
-    """The towers at the start of a trial; projections are initialized from the first triplets."""
-    pair = inputs.open(dual, adapt)
-    first = next(tables.batches(TOWER_TRIPLETS.name, ["query", "title", "content"], N_INITIALIZATION_TRIPLETS))
-    texts = pc.binary_join_element_wise(first["title"], first["content"], "\n", null_handling="skip")
-    pair.initialize(texts.to_pylist(), first["query"].to_pylist())
-    return pair
+    """Open the towers as a trial starts with them: the projections are initialized from the first triplets."""
+    towers = inputs.open(dual, adapt)
+    first_triplets = next(tables.batches(TOWER_TRIPLETS.name, ["query", "title", "content"], N_INITIALIZATION_TRIPLETS))
+    texts = pc.binary_join_element_wise(first_triplets["title"], first_triplets["content"], "\n", null_handling="skip")
+    towers.initialize(texts.to_pylist(), first_triplets["query"].to_pylist())
+    return towers
 
 
 def validation_sample_of(
     tables: Tables, sources: Sequence[TrainingSource], max_queries: int, seed: int
 ) -> ValidationSample:
-    """A sample of validation queries with their positives and random other texts; depends on seed and ids only.
+    """Draw validation queries, with their positives and random other texts; the draw depends on seed and ids only.
+
+    Args:
+        tables: the tables of `adaptation_pairs`.
+        sources: the runs that have the texts.
+        max_queries: maximum number of queries.
+        seed: seed of the draw.
 
     Raises:
         ArtifactError: no validation query has a positive.
@@ -180,32 +199,33 @@ def validation_sample_of(
 
     parameters = {"seed": str(seed), "most": max_queries, "texts": TEXTS_PER_QUERY}
     with tables.connect(OTHERS + ANSWERS) as connection:
-        query_rows, answers, texts = (
-            connection.sql(query, params={name: value for name, value in parameters.items() if f"${name}" in query})
+        query_rows, positives, texts = (
+            connection.sql(sql, params={name: value for name, value in parameters.items() if f"${name}" in sql})
             .to_arrow_table()
             .combine_chunks()
-            for query in (ASKED, ANSWERS, OTHERS)
+            for sql in (ASKED, ANSWERS, OTHERS)
         )
     if not query_rows.num_rows:
         raise ArtifactError("no validation query has a positive; raise split.validation_share and build again")
-    right = np.zeros((query_rows.num_rows, texts.num_rows), bool)
-    rows = pc.index_in(answers["query_id"], query_rows["query_id"].combine_chunks())
-    columns = pc.index_in(answers["text_id"], texts["text_id"].combine_chunks())
-    right[rows.to_numpy(), columns.to_numpy()] = True
-    return ValidationSample(query_rows["text"].to_pylist(), view(texts_of(sources, texts)).to_pylist(), right)
+    is_positive = np.zeros((query_rows.num_rows, texts.num_rows), bool)
+    query_numbers = pc.index_in(positives["query_id"], query_rows["query_id"].combine_chunks())
+    text_numbers = pc.index_in(positives["text_id"], texts["text_id"].combine_chunks())
+    is_positive[query_numbers.to_numpy(), text_numbers.to_numpy()] = True
+    return ValidationSample(query_rows["text"].to_pylist(), view(texts_of(sources, texts)).to_pylist(), is_positive)
 
 
 def _write(output: Output, number: int, trial: TrialSettings, history: TrainingHistory[DualEval]) -> None:
-    points = [{"trial": number, **asdict(point)} for point in history.eval_points]
+    """Write a trial's evaluations, its best validation score and its best weights."""
+    log_rows = [{"trial": number, **asdict(point)} for point in history.eval_points]
     row = {"trial": number, "learning_rate": trial.rate, "temperature": trial.temperature}
     row |= {"step": history.step, "validation": history.best_point.validation}
-    output.write(DUAL_LOG.name, pa.Table.from_pylist(points, schema=DUAL_LOG.schema))
+    output.write(DUAL_LOG.name, pa.Table.from_pylist(log_rows, schema=DUAL_LOG.schema))
     output.write(DUAL_TRIALS.name, pa.Table.from_pylist([row], schema=DUAL_TRIALS.schema))
     output.write(ADAPTER_WEIGHTS.name, as_rows(number, history.best_weights))
 
 
 def best_towers(tables: Tables, inputs: DualInputs, dual: DualSettings, adapt: AdaptSettings) -> DualTowers:
-    """The towers of the best trial at its best evaluation; the first one wins ties."""
+    """Open the towers with the weights of the best trial's best evaluation; the first trial wins ties."""
     best_trial = tables.sql("FROM dual_trials ORDER BY validation DESC, trial LIMIT 1")["trial"][0].as_py()
     towers = inputs.open(dual, adapt)
     towers.restore(from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [best_trial])))

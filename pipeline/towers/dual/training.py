@@ -1,4 +1,4 @@
-"""Training of both towers: batches of triplets, evaluation on validation queries, best weights kept."""
+"""Joint training of the query and document towers on triplets, evaluated on validation queries."""
 
 from __future__ import annotations
 
@@ -26,12 +26,19 @@ from darklode.pipeline.train.types import OnStep
 from darklode.schemas.towers import DualSettings
 
 N_EVALUATIONS = 10
-"""Evaluations per trial, besides the one before the first step."""
+"""Evaluations per trial, in addition to the one before the first step; more cost time and select more finely."""
 
 
 @dataclass(frozen=True)
 class DualEval:
-    """A row of `dual_log`."""
+    """An evaluation, written as a row of `dual_log`.
+
+    Attributes:
+        step: number of steps done.
+        contrastive: mean contrastive loss since the last evaluation; None before the first step.
+        margin: mean margin loss since the last evaluation; None before the first step.
+        validation: mean reciprocal rank on the validation sample.
+    """
 
     step: int
     contrastive: float | None
@@ -40,17 +47,18 @@ class DualEval:
 
     @property
     def quality(self) -> float:
+        """The value that selects the best weights; higher is better."""
         return self.validation
 
 
 @dataclass(frozen=True)
 class ValidationSample:
-    """The sample that training evaluates on.
+    """The validation queries and texts that training is evaluated on.
 
     Attributes:
         queries: validation queries.
         texts: their positives and random other texts.
-        right: which text is a positive of which query, shape (n_queries, n_texts).
+        right: whether each text is a positive of each query, shape (n_queries, n_texts).
     """
 
     queries: Sequence[str]
@@ -58,13 +66,14 @@ class ValidationSample:
     right: NDArray[np.bool_]
 
     def score(self, towers: DualTowers) -> float:
-        """Mean reciprocal rank of each query's first positive; ties count against it."""
+        """Mean reciprocal rank of each query's best positive; other texts with the same score rank before it."""
         scores = towers.encode(self.queries, queries=True) @ towers.encode(self.texts, queries=False).T
-        best_positive = np.where(self.right, scores, -np.inf).max(axis=1, keepdims=True)
-        return float((1 / (1 + ((scores >= best_positive) & ~self.right).sum(axis=1))).mean())
+        best_positive_scores = np.where(self.right, scores, -np.inf).max(axis=1, keepdims=True)
+        ranks = 1 + ((scores >= best_positive_scores) & ~self.right).sum(axis=1)
+        return float((1 / ranks).mean())
 
 
-def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
+def train_towers(  # noqa: PLR0913, PLR0917 (model, data, settings and callbacks)
     stream: TripletStream,
     sample: ValidationSample,
     towers: DualTowers,
@@ -76,22 +85,22 @@ def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and wh
     """Train both towers with the trainer of sentence-transformers.
 
     Under torchrun each process encodes its share of every batch, and in-batch negatives are gathered over all
-    processes; the steps equal those of a single process.
+    processes; each step equals the step that a single process would make.
 
     Args:
-        stream: the triplets.
-        sample: for evaluation.
-        towers: trained in place.
-        dual: views, losses and steps.
-        trial_settings: rate, τ and seed.
+        stream: batches of training triplets.
+        sample: validation queries and texts for the evaluations.
+        towers: the model; trained in place.
+        dual: views, losses and number of steps.
+        trial_settings: learning rate, τ and seed.
         on_step: progress callback.
-        checkpoint_store: continues from its checkpoint; None: no checkpoints.
+        checkpoint_store: training continues from the checkpoint it has; None: no checkpoints are read or written.
     """
     if dual.gradient_checkpointing:
         towers.enable_gradient_checkpointing()
     optimizer = adamw(towers.parameters(), trial_settings.rate)
-    rates = schedule(optimizer, dual.max_steps)
-    checkpoints = Checkpoints(checkpoint_store or NoCheckpoints(), towers, (optimizer, rates))
+    lr_schedule = schedule(optimizer, dual.max_steps)
+    checkpoints = Checkpoints(checkpoint_store or NoCheckpoints(), towers, (optimizer, lr_schedule))
     trial = DualTrial(sample, towers, dual.max_steps, on_step, checkpoints, keep_last=trial_settings.keep_last)
     trial.first_step = checkpoints.resume(trial.history, DualEval)
     stream.skip(trial.first_step)
@@ -102,7 +111,7 @@ def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and wh
         batches=stream,
         batch_setting="dual.batch_size",
         optimizer=optimizer,
-        schedule=rates,
+        schedule=lr_schedule,
         seed=trial_settings.seed,
         report_to=dual.report_to,
     )
@@ -111,26 +120,29 @@ def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and wh
 
 
 class DualCollator:
-    """Tokenizes the queries and documents of a batch, by slot."""
+    """Collates slots of a `TripletStream` into tokenized queries (`query_…`) and documents (`document_…`).
+
+    The documents are the positives of the batch followed by its hard negatives, which `DualLoss` relies on.
+    """
 
     valid_label_columns = ("label",)
 
     def __init__(self, stream: TripletStream, towers: DualTowers) -> None:
-        self._stream, self._towers = stream, towers
+        self._stream = stream
+        self._towers = towers
 
     def __call__(self, rows: list[dict[str, int]]) -> dict[str, Tensor]:
         slots = [row["label"] for row in rows]
         batch = self._stream.rows(slots)
-        features = {
-            f"query_{name}": feature
-            for name, feature in self._towers.query_features(_column_values(batch, "query")).items()
-        }
-        titles, contents = _column_values(batch, "title"), _column_values(batch, "content")
-        read = self._towers.document_features(
-            [*titles, *_column_values(batch, "negative_title")], [*contents, *_column_values(batch, "negative_content")]
+        query_features = self._towers.query_features(_column_values(batch, "query"))
+        document_features = self._towers.document_features(
+            [*_column_values(batch, "title"), *_column_values(batch, "negative_title")],
+            [*_column_values(batch, "content"), *_column_values(batch, "negative_content")],
         )
         return (
-            features | {f"document_{name}": feature for name, feature in read.items()} | {"label": torch.tensor(slots)}
+            {f"query_{name}": tensor for name, tensor in query_features.items()}
+            | {f"document_{name}": tensor for name, tensor in document_features.items()}
+            | {"label": torch.tensor(slots)}
         )
 
 
@@ -140,60 +152,76 @@ def _column_values(batch: pa.Table, column: str) -> list[Any]:
 
 
 class DualLoss(nn.Module):
-    """L^con + α L^hard (ScalingNote, Eq. 12) over the batches of all processes, outside of mixed precision."""
+    """L^con + α L^hard (ScalingNote, Eq. 12) over the batches of all processes, computed in float32.
+
+    Args:
+        model: the `TwoTowerModel`, wrapped as a sentence-transformers model.
+        stream: gives the ids of a batch, which decide who is a negative of whom.
+        dual: Matryoshka dimensions, margin and α.
+        temperature: τ.
+        losses: receives both losses of each step, for the history.
+    """
 
     def __init__(
         self, model: Any, stream: TripletStream, dual: DualSettings, temperature: float, losses: list[Tensor]
     ) -> None:
         super().__init__()
-        self.model, self._stream, self._dual, self._temperature = model, stream, dual, temperature
+        self.model = model
+        self._stream = stream
+        self._dual = dual
+        self._temperature = temperature
         self._losses = losses
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """The loss of a batch, from tokenized queries and documents, and its slots."""
+        """Compute the loss of a batch.
+
+        Args:
+            features: tokenized queries and tokenized documents.
+            labels: slots of the batch in the stream.
+        """
         queries, documents, has_view = self.model(tuple(features))
         with torch.autocast(queries.device.type, enabled=False):
             batch = self._gather_batch(queries.float(), documents.float(), has_view, labels)
-            parts = (
-                contrastive(batch, self._dual.matryoshka_dims, self._temperature),
-                hard_margin(batch, self._dual.matryoshka_dims, self._dual.triplet_margin),
-            )
-        self._losses.append(torch.stack([part.detach() for part in parts]))
-        return parts[0] + self._dual.margin_loss_weight * parts[1]
+            contrastive_loss = contrastive(batch, self._dual.matryoshka_dims, self._temperature)
+            margin_loss = hard_margin(batch, self._dual.matryoshka_dims, self._dual.triplet_margin)
+        self._losses.append(torch.stack([contrastive_loss.detach(), margin_loss.detach()]))
+        return contrastive_loss + self._dual.margin_loss_weight * margin_loss
 
     def _gather_batch(self, queries: Tensor, documents: Tensor, has_view: Tensor, labels: Tensor) -> ContrastiveBatch:
-        n, slots = len(queries), gather(labels).tolist()
-        counts = torch.from_numpy(allowed_pairs(self._stream.rows(slots))).to(queries.device)
-        right, wrong, first, second = (
+        """Gather the vectors of all processes; the first n documents are positives, the others hard negatives."""
+        n = len(queries)
+        slots = gather(labels).tolist()
+        allowed = torch.from_numpy(allowed_pairs(self._stream.rows(slots))).to(queries.device)
+        positives, negatives, positive_has_view, negative_has_view = (
             gather(tensor, 1) for tensor in (documents[:, :n], documents[:, n:], has_view[:, :n], has_view[:, n:])
         )
-        return ContrastiveBatch(gather(queries), right, wrong, first, second, counts)
+        return ContrastiveBatch(gather(queries), positives, negatives, positive_has_view, negative_has_view, allowed)
 
 
 def gather(values: Tensor, dim: int = 0) -> Tensor:
-    """Concatenate the values of all processes.
+    """Concatenate the values of all processes along `dim`; returns the input if there is one process only.
 
-    Each process keeps gradients of its own values only, multiplied by the number of processes: the mean over processes
-    that DistributedDataParallel takes is then the gradient of the whole batch.
+    Gradients flow to the process's own values only, because `all_gather` has no gradient. They are multiplied by the
+    number of processes: DistributedDataParallel divides by it again, which leaves the gradient of the whole batch.
     """
     if not processes.is_initialized():
         return values
-    count, local_values = processes.get_world_size(), values.detach().contiguous()
-    local_values = (
-        local_values if local_values.is_floating_point() else local_values.to(torch.int64)
-    )  # gloo knows no booleans
-    parts = [torch.empty_like(local_values) for _ in range(count)]
-    processes.all_gather(parts, local_values)
-    gathered_parts = [part.to(values.dtype) for part in parts]
-    own_part = values.clone()
-    if own_part.requires_grad:
-        own_part.register_hook(lambda gradient: gradient * count)  # type: ignore[no-untyped-call]
-    gathered_parts[processes.get_rank()] = own_part
-    return torch.cat(gathered_parts, dim)
+    n_processes = processes.get_world_size()
+    sent_values = values.detach().contiguous()
+    if not sent_values.is_floating_point():
+        sent_values = sent_values.to(torch.int64)  # the gloo backend does not support booleans
+    received = [torch.empty_like(sent_values) for _ in range(n_processes)]
+    processes.all_gather(received, sent_values)
+    values_by_process = [tensor.to(values.dtype) for tensor in received]
+    own_values = values.clone()
+    if own_values.requires_grad:
+        own_values.register_hook(lambda gradient: gradient * n_processes)  # type: ignore[no-untyped-call]
+    values_by_process[processes.get_rank()] = own_values
+    return torch.cat(values_by_process, dim)
 
 
 class DualTrial(Trial[DualEval]):
-    """Evaluates how high validation queries rank their positives."""
+    """Evaluates the mean reciprocal rank of the validation sample and keeps the best weights."""
 
     def __init__(
         self,
@@ -207,15 +235,17 @@ class DualTrial(Trial[DualEval]):
     ) -> None:
         callbacks: list[TrialCallback] = [KeepBestWeights(), checkpoints, ReportProgress(on_step, format_dual)]
         super().__init__(steps, max(1, steps // N_EVALUATIONS), towers, callbacks, keep_last=keep_last)
-        self._sample, self._towers = sample, towers
+        self._sample = sample
+        self._towers = towers
 
     def evaluate(self, step: int) -> DualEval:
+        """Score the towers, with the mean losses since the last evaluation."""
         mean_contrastive, mean_margin = self.mean_losses(2)
         return DualEval(step, mean_contrastive, mean_margin, self._sample.score(self._towers))
 
 
 def format_dual(points: Sequence[DualEval]) -> str:
-    """The last evaluation as a progress line."""
-    last = points[-1]
-    losses = f"L^con {format_loss(last.contrastive, 3)}, L^hard {format_loss(last.margin, 3)}"
-    return f"{losses}, validation {last.validation:.4f}"
+    """Format the last evaluation as a progress line."""
+    latest = points[-1]
+    losses = f"L^con {format_loss(latest.contrastive, 3)}, L^hard {format_loss(latest.margin, 3)}"
+    return f"{losses}, validation {latest.validation:.4f}"

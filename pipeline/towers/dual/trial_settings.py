@@ -1,4 +1,4 @@
-"""Settings of a trial of both towers; imports no torch, so that stages can list trials cheaply."""
+"""Settings of one trial of both towers; a module of its own, so that stages can list trials without importing torch."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """Settings of a trial.
+    """Settings of one training run of both towers.
 
     Attributes:
         rate: peak learning rate; linear warm-up over a tenth of the steps, then linear decay to 0.
-        temperature: τ.
-        seed: of the order of triplets.
-        keep_last: keep the last weights instead of the best.
+        temperature: τ of the contrastive loss.
+        seed: seed of the order of triplets.
+        keep_last: keep the last weights instead of those of the best evaluation.
     """
 
     rate: float

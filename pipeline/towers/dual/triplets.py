@@ -1,4 +1,7 @@
-"""The stage `tower_triplets`: query, positive and hard negative with their views, in random order."""
+"""The stage `tower_triplets`: rows of query, positive and hard negative, in random order.
+
+A text is written as its views (title, and content with topic and headings), which the document tower encodes apart.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,11 @@ READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 TRIPLETS = Stage("tower_triplets", 1, READS, (TOWER_TRIPLETS.name,))
 
 ROWS = 1 << 14
-"""Rows per part; training holds one part in memory."""
+"""Rows per Parquet part. Training holds one part in memory and shuffles within it, so fewer rows also mix less."""
 
-# Ids as the run itself has them. Of several triplets of a pair, from several sources, the first counts; what answers a
-# query by any source is no negative of it, and a copy of that neither.
+# The run's tables have its own ids, the tables of `adaptation_pairs` have them with a prefix, which `$start` skips.
+# - A (query, positive) pair with triplets from several sources is written once, with the first triplet's negatives.
+# - A text that any source labels as an answer to the query is never its negative, nor is a copy of such a text.
 ROWS_OF_A_RUN = """
     WITH asked AS (
         SELECT substr(query_id, $start) AS query_id, text FROM adaptation_queries
@@ -84,10 +88,13 @@ def tower_triplets(tables: Tables, output: Output, sources: Sequence[TrainingSou
     DuckDB joins and sorts and spills to disk, so neither texts nor rows must fit into memory.
 
     Args:
-        tables: of `adaptation_pairs`; its splits, near-duplicates and labels apply.
-        output: `tower_triplets`; facts count rows with a title and with a negative.
-        sources: the runs.
-        seed: of the order and of the negatives.
+        tables: the tables of `adaptation_pairs`; their splits, labels and removal of near-duplicates apply here too.
+        output: receives `tower_triplets`; its facts count rows without a title and without a negative.
+        sources: the runs that have the triplets and texts.
+        seed: seed of the order and of the choice among a pair's negatives.
+
+    Raises:
+        ArtifactError: no run has a triplet of a train query.
     """
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     for number, source in enumerate(sources):
@@ -97,10 +104,10 @@ def tower_triplets(tables: Tables, output: Output, sources: Sequence[TrainingSou
     counts = output.current_tables(TOWER_TRIPLETS.name).sql(COUNTS).to_pylist()[0]
     if not counts["rows"]:
         raise ArtifactError("the runs have no triplet of a train query; finish building or mining them")
-    learned = tables.sql("SELECT count(*) AS n FROM adaptation_labels WHERE learned")["n"][0].as_py()
-    n_dropped = learned - counts["rows"]
+    n_pairs = tables.sql("SELECT count(*) AS n FROM adaptation_labels WHERE learned")["n"][0].as_py()
+    n_dropped = n_pairs - counts["rows"]
     dropped = {"no triplet of the pair": n_dropped} if n_dropped else {}
-    output.count(FunnelStep(TRIPLETS.name, "pairs learned from", learned, "triplets", counts["rows"], dropped))
+    output.count(FunnelStep(TRIPLETS.name, "pairs learned from", n_pairs, "triplets", counts["rows"], dropped))
     output.facts |= {
         "triplets": counts["rows"],
         "without a title": counts["rows"] - counts["titles"],
@@ -109,7 +116,7 @@ def tower_triplets(tables: Tables, output: Output, sources: Sequence[TrainingSou
 
 
 def _run_triplets(tables: Tables, source: TrainingSource, tenant: str, seed: int) -> Iterator[pa.Table]:
-    """A run's rows in pieces."""
+    """Yield a run's triplets in tables of at most `ROWS` rows."""
     query = ROWS_OF_A_RUN.format(texts=OF_DOCUMENTS if source.mined else OF_CHUNKS)
     parameters = {"tenant": tenant, "index": source.number, "seed": str(seed), "prefix": source.prefix}
     parameters |= {"start": len(source.prefix) + 1} | ({"characters": source.text_characters} if source.mined else {})

@@ -33,8 +33,8 @@ class InitialHead:
     Attributes:
         url: the adapter's folder.
         weights: hash of its files.
-        layers: of its head; None: it is the base.
-        learned: queries that it and its predecessors were trained on: they must not test its successors.
+        layers: layers of its head; None: the adapter changes no vector.
+        learned: queries that it and its predecessors were trained on; its successors must not be tested with them.
     """
 
     url: str
@@ -48,11 +48,11 @@ class BaseEncoder:
     """The encoder to adapt, with its cached vectors.
 
     Attributes:
-        encoder: as configured.
+        encoder: settings of the encoder.
         cache: the embedding cache.
         search: settings of the exact search.
         sources: the runs; their texts are read only if a vector is missing.
-        start: head that training starts from; None: the base itself.
+        start: head that training starts from; None: training starts from the encoder itself.
     """
 
     encoder: EncoderKind
@@ -63,14 +63,14 @@ class BaseEncoder:
 
     @cached_property
     def model(self) -> Deferred:
-        """Loaded once, and only if a vector is missing."""
+        """The encoder model, loaded once and only if a vector is missing."""
         return Deferred(self.encoder, self.cache.root)
 
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that can change a vector."""
-        begun = {"begun with": self.start.weights} if self.start else {}
-        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.vector_dtype} | begun
+        start_key = {"begun with": self.start.weights} if self.start else {}
+        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.vector_dtype} | start_key
 
     def queries(self, texts: Sequence[str]) -> Floats:
         """Base vectors of queries, shape (len(texts), dimensions)."""
@@ -92,7 +92,7 @@ class BaseEncoder:
             shards = cache.open(encoder.encoder_id)
         if shards is None:
             raise ArtifactError(f"the vectors of {encoder.encoder_id} were pruned while they were in use; start again")
-        parts = [texts.filter(pc.equal(texts["index"], number)) for number in range(len(self.sources))]
-        indexes = [CachedVectors(shards, part["content_hash"]) for part in parts if part.num_rows]
-        ids = pa.concat_tables([part for part in parts if part.num_rows])
-        return FrozenIndex(indexes, ids, CachedQueries(encoder, cache), self.search)
+        texts_by_run = [texts.filter(pc.equal(texts["index"], number)) for number in range(len(self.sources))]
+        texts_by_run = [run_texts for run_texts in texts_by_run if run_texts.num_rows]
+        indexes = [CachedVectors(shards, run_texts["content_hash"]) for run_texts in texts_by_run]
+        return FrozenIndex(indexes, pa.concat_tables(texts_by_run), CachedQueries(encoder, cache), self.search)

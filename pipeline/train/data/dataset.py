@@ -18,14 +18,16 @@ from darklode.pipeline.train.data.labels import Labels, Probabilities
 from darklode.pipeline.train.data.vectors import FrozenIndex, concat_ranges
 
 MEASURE = "nDCG@10"
+"""Measure that training selects weights by."""
 DEPTH = 10
+"""Depth of the rankings it is computed on; must be the cutoff of `MEASURE`."""
 
 
 class QueryEncoder(Protocol):
     """Encodes queries."""
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Unit vectors, shape (len(texts), dimensions)."""
+        """Encode texts as unit vectors, shape (len(texts), dimensions)."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,12 @@ class QuerySet:
     """The queries of one split.
 
     Attributes:
-        ids: ascending.
-        vectors: of the base encoder, shape (n_queries, dimensions).
-        index: which run each query belongs to.
-        labels: query_id, text_id and relevance, for texts in the index.
+        ids: query ids, ascending; a query's row is its place here.
+        vectors: vectors of the base encoder, shape (n_queries, dimensions).
+        index: number of the run that each query belongs to; it searches that run's texts only.
+        labels: columns query_id, text_id and relevance, for texts in the index.
         texts: query texts; only encoder methods need them, heads work on `vectors`.
-        groups: cluster of each query.
+        groups: cluster id of each query; None: not clustered.
     """
 
     ids: pa.Array
@@ -50,7 +52,7 @@ class QuerySet:
 
     @classmethod
     def from_tables(cls, tables: Tables, frozen: FrozenIndex, split: str) -> QuerySet:
-        """All queries of a split."""
+        """Load all queries of a split, with their labels and base vectors."""
         rows = tables.read("adaptation_queries")
         rows = rows.filter(pc.equal(rows["split"], split)).sort_by("query_id").combine_chunks()
         labels = tables.read("adaptation_labels", ["query_id", "text_id", "relevance", "learned", "probability"])
@@ -59,26 +61,37 @@ class QuerySet:
             pc.is_in(labels["text_id"], frozen.texts["text_id"].combine_chunks()),
         )
         texts = rows["text"].to_pylist()
-        ids, index = rows["query_id"].combine_chunks(), rows["index"].to_numpy()
-        return cls(ids, frozen.encode(texts), index, labels.filter(in_split), texts, rows["group"].combine_chunks())
+        return cls(
+            ids=rows["query_id"].combine_chunks(),
+            vectors=frozen.encode(texts),
+            index=rows["index"].to_numpy(),
+            labels=labels.filter(in_split),
+            texts=texts,
+            groups=rows["group"].combine_chunks(),
+        )
 
     @classmethod
     def from_texts(cls, texts: list[str], base: QueryEncoder, index: NDArray[np.int32] | None = None) -> QuerySet:
-        """Queries without labels; `index` defaults to 0."""
-        none = pa.table({"query_id": pa.array([], pa.string())})
-        ids, zero = pa.array(map(str, range(len(texts)))), np.zeros(len(texts), np.int32)
-        return cls(ids, base.queries(texts), zero if index is None else index, none, texts)
+        """Encode queries without labels; their ids are "0", "1", …, and `index` defaults to 0."""
+        no_labels = pa.table({"query_id": pa.array([], pa.string())})
+        ids = pa.array(map(str, range(len(texts))))
+        if index is None:
+            index = np.zeros(len(texts), np.int32)
+        return cls(ids, base.queries(texts), index, no_labels, texts)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def take(self, rows: Ints) -> QuerySet:
-        ids, groups = self.ids.take(pa.array(rows)), None if self.groups is None else self.groups.take(pa.array(rows))
+        """Select some queries by row, with their labels."""
+        ids = self.ids.take(pa.array(rows))
+        groups = None if self.groups is None else self.groups.take(pa.array(rows))
         labels = self.labels.filter(pc.is_in(self.labels["query_id"], ids))
         texts = [self.texts[row] for row in rows.tolist()]
         return QuerySet(ids, self.vectors[rows], self.index[rows], labels, texts, groups)
 
     def concat(self, other: QuerySet) -> QuerySet:
+        """Append the queries of another set; ids must not repeat."""
         return QuerySet(
             pa.concat_arrays([self.ids, other.ids]),
             np.concatenate([self.vectors, other.vectors]),
@@ -89,32 +102,36 @@ class QuerySet:
         )
 
     def positives(self, frozen: FrozenIndex) -> tuple[Ints, Ints]:
-        """Query index and text position of each relevant pair."""
-        rows = self.labels.filter(pc.greater(self.labels["relevance"], 0))
-        query, row = self.label_rows(frozen, rows)
-        return query, frozen.position_of[row]
+        """Return the query row and text position of each pair that is labelled as relevant."""
+        relevant = self.labels.filter(pc.greater(self.labels["relevance"], 0))
+        query, text_row = self.label_rows(frozen, relevant)
+        return query, frozen.position_of[text_row]
 
     def label_rows(self, frozen: FrozenIndex, labels: pa.Table) -> tuple[Ints, Ints]:
-        """Query index and text row of each label."""
-        texts = frozen.texts["text_id"].combine_chunks()
-        query, row = pc.index_in(labels["query_id"], self.ids), pc.index_in(labels["text_id"], texts)
-        return query.to_numpy().astype(np.int64), row.to_numpy().astype(np.int64)
+        """Return the query row and the row in `frozen.texts` of each label."""
+        text_ids = frozen.texts["text_id"].combine_chunks()
+        query = pc.index_in(labels["query_id"], self.ids)
+        text_row = pc.index_in(labels["text_id"], text_ids)
+        return query.to_numpy().astype(np.int64), text_row.to_numpy().astype(np.int64)
 
     def ranking(self, frozen: FrozenIndex, vectors: Floats, depth: int) -> pa.Table:
-        """Exact search with query vectors: query_id, rank, text_id and score, query by query, best first."""
+        """Search exactly with query vectors; columns query_id, rank, text_id and score, query by query, best first."""
         positions, scores = frozen.search(vectors, self.index, depth)
         query, rank = np.nonzero(positions >= 0)
-        return self._lists(frozen, query, positions[query, rank]).append_column("score", pa.array(scores[query, rank]))
+        return self._rankings(frozen, query, positions[query, rank]).append_column(
+            "score", pa.array(scores[query, rank])
+        )
 
     def ndcg(self, frozen: FrozenIndex, vectors: Floats) -> float:
-        """nDCG@10 of query vectors, by the fast search of training; NaN without queries."""
+        """Mean nDCG@10 of query vectors, by the fast search of training; NaN without queries."""
         if not len(self):
             return float("nan")
-        lists = self._lists(frozen, *frozen.rows_of(frozen.nearest(vectors, self.index, DEPTH)[0]))
-        return float(compute_measures([lists], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
+        positions, _ = frozen.nearest(vectors, self.index, DEPTH)
+        rankings = self._rankings(frozen, *frozen.rows_of(positions))
+        return float(compute_measures([rankings], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
 
-    def _lists(self, frozen: FrozenIndex, query: Ints, row: Ints) -> pa.Table:
-        """Rankings of text rows, given query by query, best first."""
+    def _rankings(self, frozen: FrozenIndex, query: Ints, row: Ints) -> pa.Table:
+        """Build a table of rankings from query rows and text rows, which are sorted by query and best first."""
         starts = np.searchsorted(query, np.arange(len(self)))
         rank = np.arange(len(query)) - starts[query] + 1
         columns = {"query_id": self.ids.take(pa.array(query)), "rank": rank.astype(np.int32)}
@@ -123,18 +140,18 @@ class QuerySet:
 
 @dataclass(frozen=True)
 class Task:
-    """The data of a training trial. Queries are addressed by their index in `train`, texts by their position.
+    """The data of a training trial. Queries are addressed by their row in `train`, texts by their position in `frozen`.
 
     Attributes:
-        frozen: the text vectors.
+        frozen: the text vectors, which training does not change.
         train: training queries.
-        validation: queries to evaluate and select on.
+        validation: queries that trials are evaluated and selected on.
         pair_query: query of each training pair, ascending.
-        pair_position: its positive.
-        labels: all positives of the train queries, trained on or not.
-        non_relevant: texts labelled as not relevant.
-        siblings: other texts of a positive's document; None if they may be negatives.
-        probabilities: judge probabilities; None if there are none.
+        pair_position: positive of each training pair.
+        labels: all positives of the train queries, trained on or not; never mined as negatives.
+        non_relevant: texts labelled as not relevant, per train query; preferred as negatives.
+        siblings: all texts of the positives' documents, per train query; None if they may be negatives.
+        probabilities: judge probabilities of labels; None if there are none.
         keep_last: train to the last step and keep the last weights, whatever the validation score.
     """
 
@@ -150,10 +167,10 @@ class Task:
     keep_last: bool = False
 
     def with_queries(self, query_rows: Ints) -> Task:
-        """The task with some of the train queries only."""
-        number = np.full(len(self.train), -1)
-        number[query_rows] = np.arange(len(query_rows))
-        query = number[self.pair_query]
+        """Return the task with some of the train queries only; validation stays the same."""
+        new_rows = np.full(len(self.train), -1)  # −1: the query is left out
+        new_rows[query_rows] = np.arange(len(query_rows))
+        query = new_rows[self.pair_query]
         return replace(
             self,
             train=self.train.take(query_rows),
@@ -166,9 +183,11 @@ class Task:
         )
 
     def from_training_pairs(self, query: Ints, position: Ints) -> Task:
-        """The task with these pairs as its only labels."""
-        n, none = len(self.frozen), np.empty(0, np.int64)
-        labels, non_relevant = Labels.from_pairs(query, position, n), Labels.from_pairs(none, none, n)
+        """Return the task with these pairs as its only labels."""
+        n_positions = len(self.frozen)
+        no_pairs = np.empty(0, np.int64)
+        labels = Labels.from_pairs(query, position, n_positions)
+        non_relevant = Labels.from_pairs(no_pairs, no_pairs, n_positions)
         return replace(
             self,
             pair_query=query,
@@ -181,27 +200,36 @@ class Task:
 
     @classmethod
     def from_tables(cls, tables: Tables, frozen: FrozenIndex, *, same_document: bool) -> Task:
-        """From the tables of `adaptation_pairs`."""
+        """Load the task from the tables of `adaptation_pairs`.
+
+        Args:
+            tables: those tables.
+            frozen: the text vectors.
+            same_document: whether other texts of a positive's document may be negatives.
+        """
         train, validation = (QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation"))
         rows = train.labels.combine_chunks()
-        query, row = train.label_rows(frozen, rows)
-        position, n = frozen.position_of[row], len(frozen)
-        right = rows["relevance"].to_numpy() > 0
+        query, text_row = train.label_rows(frozen, rows)
+        position = frozen.position_of[text_row]
+        n_positions = len(frozen)
+        is_relevant = rows["relevance"].to_numpy() > 0
         learned = np.asarray(rows["learned"].to_numpy(zero_copy_only=False), bool)
         pairs = np.unique(np.column_stack([query[learned], position[learned]]), axis=0)
-        labels = Labels.from_pairs(query[right], position[right], n)
-        non_relevant = Labels.from_pairs(query[~right], position[~right], n)
-        siblings = None if same_document else _same_document(frozen, query[right], row[right])
+        labels = Labels.from_pairs(query[is_relevant], position[is_relevant], n_positions)
+        non_relevant = Labels.from_pairs(query[~is_relevant], position[~is_relevant], n_positions)
+        siblings = None if same_document else _document_texts(frozen, query[is_relevant], text_row[is_relevant])
         values = rows["probability"].to_numpy(zero_copy_only=False).astype(np.float32)
-        probabilities = Probabilities.from_pairs(query, position, values, n)
+        probabilities = Probabilities.from_pairs(query, position, values, n_positions)
         return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], labels, non_relevant, siblings, probabilities)
 
 
-def _same_document(frozen: FrozenIndex, query: Ints, row: Ints) -> Labels:
-    """All texts of the documents of these positives."""
+def _document_texts(frozen: FrozenIndex, query: Ints, row: Ints) -> Labels:
+    """Return all texts of the documents that these positives belong to, as pairs with their queries."""
     texts = frozen.texts
-    names = pc.binary_join_element_wise(pc.cast(texts["index"], pa.string()), texts["doc_id"], "\x00").combine_chunks()
-    document = names.dictionary_encode().indices.to_numpy().astype(np.int64)
+    document_ids = pc.binary_join_element_wise(
+        pc.cast(texts["index"], pa.string()), texts["doc_id"], "\x00"
+    ).combine_chunks()
+    document = document_ids.dictionary_encode().indices.to_numpy().astype(np.int64)
     order = np.argsort(document, kind="stable")
     starts = np.searchsorted(document[order], np.arange(document.max() + 2))
     pairs = np.unique(np.column_stack([query, document[row]]), axis=0)

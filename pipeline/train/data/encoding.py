@@ -24,15 +24,15 @@ SHARD_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Encoding:
-    """A tenant's texts from `first` up to but excluding `last`.
+    """A shard of the encoding work: a tenant's texts from `first` up to but excluding `last`.
 
     Attributes:
-        source: has the texts.
-        tenant: the tenant.
-        encoder: of the texts.
-        cache: receives the vectors.
-        stage: the stage that needs them.
-        first, last: range of the texts.
+        source: the run that has the texts.
+        tenant: tenant whose texts are encoded.
+        encoder: the encoder.
+        cache: the embedding cache that receives the vectors.
+        stage: name of the stage that needs them.
+        first, last: range of text numbers, in the order of the source.
     """
 
     source: TrainingSource
@@ -57,7 +57,7 @@ def prefetch_vectors(encoding: Encoding, hashes: pa.ChunkedArray, spread: Spread
 
     Args:
         encoding: a shard of all the texts; its cache must be reachable by all workers.
-        hashes: of the texts.
+        hashes: content hash of each text, in the order of the source.
         spread: where the encoding runs.
     """
     shards = EmbeddingCache(encoding.cache.root, encoding.cache.vector_dtype).open(encoding.encoder.encoder_id())
@@ -66,7 +66,7 @@ def prefetch_vectors(encoding: Encoding, hashes: pa.ChunkedArray, spread: Spread
     starts = range(0, len(hashes), SHARD_ROWS)
     shards_to_encode = [replace(encoding, first=first, last=min(first + SHARD_ROWS, len(hashes))) for first in starts]
     for pieces in spread(encode, shards_to_encode):
-        for _ in pieces:
+        for _ in pieces:  # the work is done while iterating; there are no results
             pass
 
 
@@ -79,11 +79,13 @@ def encode(shard: Encoding) -> Pieces:
 
 def _own_texts(shard: Encoding) -> Iterator[HashedTexts]:
     """The shard's texts without those that also occur in an earlier shard, so that none is encoded twice."""
-    seen_keys, row = KeyIndex(), 0
+    seen_keys = KeyIndex()
+    first_row = 0  # number of the first text of the current table
     for hashes, texts in shard.source.iterate_hashes(shard.tenant):
-        if row >= shard.last:
+        if first_row >= shard.last:
             return
-        new = np.flatnonzero(seen_keys.add_new(keys_of(hashes))) + row
-        own_rows = pa.array(new[(new >= shard.first) & (new < shard.last)] - row)
+        new_texts = np.flatnonzero(seen_keys.add_new(keys_of(hashes))) + first_row
+        in_shard = (new_texts >= shard.first) & (new_texts < shard.last)
+        own_rows = pa.array(new_texts[in_shard] - first_row)
         yield hashes.take(own_rows), texts.take(own_rows)
-        row += len(hashes)
+        first_row += len(hashes)

@@ -50,15 +50,16 @@ class GeneratedQueries:
         texts = task.frozen.texts
         queries = self.run.tables(*READS).sql(KEPT, [texts["tenant"][0].as_py()]).combine_chunks()
         rows = pc.index_in(queries["content_hash"], texts["content_hash"].combine_chunks())
-        queries, has_row = queries.filter(pc.is_valid(rows)), rows.drop_null().to_numpy().astype(np.int64)
+        queries = queries.filter(pc.is_valid(rows))
+        text_rows = rows.drop_null().to_numpy().astype(np.int64)
         if not queries.num_rows:
             raise ArtifactError(f"{self.run.store.url} contains no query for a text of the runs")
         query_texts = queries["query"].to_pylist()
         ids = queries["query_id"].combine_chunks().cast(pa.string())
-        index = texts["index"].to_numpy()[has_row]
+        index = texts["index"].to_numpy()[text_rows]
         train = QuerySet(ids, task.frozen.encode(query_texts), index, task.train.labels.slice(0, 0), query_texts)
         return replace(task, train=train).from_training_pairs(
-            np.arange(len(query_texts)), task.frozen.position_of[has_row]
+            np.arange(len(query_texts)), task.frozen.position_of[text_rows]
         )
 
 

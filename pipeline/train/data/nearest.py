@@ -17,15 +17,17 @@ from darklode.pipeline.base.types import Floats, Ints, Keys
 from darklode.pipeline.retrieve.retrievers.topk import floor_of, from_rank_keys, pad_rows, rank_keys
 
 TEXTS = 4096
+"""Fixed number of texts per matrix product; see `QUERIES`."""
 QUERIES = 4096
 """Fixed number of queries per matrix product on every machine (64 MB of scores): another shape could change the sums.
 """
 
-_MOST_WORKERS = 8
+_MAX_WORKERS = 8
+"""Maximum threads: each holds a block of scores (64 MB)."""
 
 
 def nearest(queries: Floats, take: Callable[[Ints], Floats], among: range, depth: int) -> tuple[Ints, Floats]:
-    """Positions and scores of the nearest texts of each query, shape (n_queries, depth); ties by position.
+    """Find the nearest texts of each query, best first, ties by position: positions and scores, (n_queries, depth).
 
     Missing entries have position −1 and score NaN; a zero query has no results.
 
@@ -33,21 +35,23 @@ def nearest(queries: Floats, take: Callable[[Ints], Floats], among: range, depth
         queries: shape (n_queries, dimensions).
         take: returns text vectors at positions; called from threads.
         among: positions of the texts.
-        depth: of the lists.
+        depth: number of texts per query.
     """
     keys = np.zeros((len(queries), depth), np.uint64)
 
-    def work(block: tuple[range, int]) -> tuple[slice, Keys]:
-        texts, first = block
-        part = slice(first, first + QUERIES)
-        return part, _best(queries[part] @ take(np.arange(texts.start, texts.stop)).T, texts.start, depth)
+    def search_block(block: tuple[range, int]) -> tuple[slice, Keys]:
+        texts, first_query = block
+        query_slice = slice(first_query, first_query + QUERIES)
+        scores = queries[query_slice] @ take(np.arange(texts.start, texts.stop)).T
+        return query_slice, _best(scores, texts.start, depth)
 
     blocks = product(_cut(among), range(0, len(queries), QUERIES))
-    workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+    workers = min(os.cpu_count() or 1, _MAX_WORKERS)
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as threads:
-        for part, part_hits in threads.map(work, blocks):
-            both = np.concatenate([keys[part], part_hits], axis=1)
-            keys[part] = np.partition(both, both.shape[1] - depth, axis=1)[:, both.shape[1] - depth :]
+        for query_slice, block_keys in threads.map(search_block, blocks):
+            candidates = np.concatenate([keys[query_slice], block_keys], axis=1)
+            n_worse = candidates.shape[1] - depth
+            keys[query_slice] = np.partition(candidates, n_worse, axis=1)[:, n_worse:]
     keys = np.sort(keys, axis=1)[:, ::-1]
     scores, positions = from_rank_keys(keys)
     is_hit = (keys > 0) & np.any(queries, axis=1, keepdims=True)

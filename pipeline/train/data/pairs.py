@@ -19,13 +19,15 @@ from darklode.schemas.adaptation_tables import ADAPTATION_LABELS, ADAPTATION_QUE
 WRITES = (ADAPTATION_QUERIES.name, ADAPTATION_LABELS.name, ADAPTATION_TEXTS.name)
 PAIRS = Stage("adaptation_pairs", 2, (), WRITES)
 
-# A text that is not searched can be neither found nor learned from; a copy of one answers as well.
+# Labels of texts that are searched. A text outside the index can be neither found nor learned from.
+# `content_hash` recognizes copies: a copy of an answer is an answer, too.
 KNOWN = """
     SELECT l.*, t.content_hash, q.split FROM labels l JOIN queries q USING (query_id)
     JOIN adaptation_texts t ON t.tenant = $tenant AND t.text_id = l.text_id
 """
 
-# A train query gives way to validation and test, a validation query to test.
+# Queries to drop: a train query that nearly duplicates a validation or test query, and a validation query that nearly
+# duplicates a test query. Otherwise training would learn what it is evaluated on.
 NEAR = """
     WITH sides AS (SELECT n, key, CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END AS side
                    FROM {keys} JOIN {queries} USING (n))
@@ -110,10 +112,18 @@ def give_way(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relati
 
 
 def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Table, pa.Table, Sequence[str]]) -> None:
+    """Split, filter and write queries and labels, and count the dropped queries.
+
+    Args:
+        texts: has `adaptation_texts`.
+        output: receives the tables and facts.
+        tenant: the tenant of all rows.
+        pair_tables: queries, labels, and the queries that a warm-start model was trained on.
+    """
     queries, labels, learned = pair_tables
-    counted = pa.array(range(queries.num_rows), pa.int64())
-    owner = pa.array([tenant] * queries.num_rows, pa.string())
-    numbered = queries.append_column("n", counted).append_column("tenant", owner)
+    row_numbers = pa.array(range(queries.num_rows), pa.int64())
+    tenant_column = pa.array([tenant] * queries.num_rows, pa.string())
+    numbered = queries.append_column("n", row_numbers).append_column("tenant", tenant_column)
     parameters = {"tenant": tenant}
     with texts.connect() as connection:
         for name, rows in (("queries", queries), ("labels", labels), ("numbered", numbered)):
@@ -128,7 +138,7 @@ def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Tab
             connection, QUERIES, parameters, fates=fates, known=known_queries, seen=near_earlier
         )
         query_rows = connection.sql(f"FROM {query_relation} ORDER BY query_id").to_arrow_table()
-        rows = connection.sql(
+        label_rows = connection.sql(
             LABELS.format(known=known_queries, kept=query_relation), params=parameters
         ).to_arrow_table()
         counts = connection.sql(
@@ -137,11 +147,11 @@ def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Tab
     output.write(
         "adaptation_queries", query_rows.select(ADAPTATION_QUERIES.schema.names).cast(ADAPTATION_QUERIES.schema)
     )
-    output.write("adaptation_labels", rows.cast(ADAPTATION_LABELS.schema))
-    total, useless, close = map(int, counts)
-    dropped = {"nothing to learn or to find": useless, "near to a held-out query": close}
+    output.write("adaptation_labels", label_rows.cast(ADAPTATION_LABELS.schema))
+    n_queries, n_unlabelled, n_near = map(int, counts)
+    dropped = {"nothing to learn or to find": n_unlabelled, "near to a held-out query": n_near}
     dropped = {reason: count for reason, count in dropped.items() if count}
-    output.count(FunnelStep("adaptation_pairs", "queries", total, "queries", query_rows.num_rows, dropped))
+    output.count(FunnelStep("adaptation_pairs", "queries", n_queries, "queries", query_rows.num_rows, dropped))
     for split in ("train", "validation", "test"):
         output.facts[split] = pc.sum(pc.equal(query_rows["split"], split)).as_py() or 0
 

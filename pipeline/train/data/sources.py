@@ -13,9 +13,11 @@ from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.doubtful_labels import LIKELIHOOD
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Ints
 from darklode.pipeline.evaluate.test_queries import DOCUMENTS_AS_CHUNKS
 
 ROWS = 1 << 16
+"""Texts read from a run at once."""
 
 OF_A_BUILD = ("queries", "qrels", "verdicts", "triplets", "chunks")
 OF_A_LOG = ("triplets", "mined_test", "query_clusters", "documents")
@@ -51,7 +53,7 @@ LOG_QUERIES = """
     GROUP BY query_id HAVING count(DISTINCT split) = 1 ORDER BY query_id
 """
 
-# A document that answers a query by one source is no negative of it by another.
+# A document that one source labels as an answer to a query is not a negative of it, whatever another source says.
 LOG_LABELS = f"""
     WITH learned AS ({LEARNED}), every AS (
         SELECT query_id, positive_id AS text_id, 1 AS relevance FROM triplets WHERE tenant = $tenant
@@ -70,9 +72,9 @@ class TrainingSource:
 
     Attributes:
         run: a build, or a run mined from a log.
-        number: from 0; ids of all runs but the first are prefixed with it.
-        mined: whether it was mined from a log.
-        text_characters: length of the documents of a mined run, as in its triplets.
+        number: place in the list of runs, from 0; ids of all runs but the first are prefixed with it.
+        mined: whether the run was mined from a log; otherwise it is a build.
+        text_characters: characters that a mined run's documents are cut to, as in its triplets.
     """
 
     run: Run
@@ -95,19 +97,21 @@ class TrainingSource:
         return " ".join(tables.content(name) for name in (OF_A_LOG if self.mined else OF_A_BUILD))
 
     def tenants(self) -> list[str]:
-        """Tenants, sorted."""
+        """Return the tenants with triplets, sorted."""
         tenant_rows = self.tables.sql("SELECT DISTINCT tenant FROM triplets ORDER BY tenant")
         return list(tenant_rows["tenant"].to_pylist())
 
     def queries(self, tenant: str) -> pa.Table:
-        """Columns query_id, text, group, split and kind."""
+        """Load a tenant's queries; columns query_id, text, group (cluster id), split and kind."""
         return self.with_prefix(self._rows(LOG_QUERIES if self.mined else BUILD_QUERIES, tenant=tenant), "query_id")
 
     def labels(self, tenant: str, sources: tuple[str, ...], least: float) -> pa.Table:
-        """Columns query_id, text_id, relevance, learned and probability.
+        """Load a tenant's labels; columns query_id, text_id, relevance, learned and probability.
+
+        `learned` marks the pairs that may be trained on.
 
         Args:
-            tenant: the tenant.
+            tenant: tenant whose labels are loaded.
             sources: triplet sources to train on; empty: all.
             least: minimum judge probability of a training positive; `LIKELIHOOD` handles positives without one.
         """
@@ -116,26 +120,26 @@ class TrainingSource:
         return self.with_prefix(self.with_prefix(rows, "query_id"), "text_id")
 
     def texts(self, tenant: str) -> Iterator[pa.Table]:
-        """The searched texts in the columns of `chunks`, in pieces."""
+        """Yield the searched texts in the columns of `chunks`, in tables of at most `ROWS` rows."""
         texts_sql = DOCUMENTS_AS_CHUNKS.format(kept="WHERE tenant = $tenant") if self.mined else _CHUNKS
         parameters = {"tenant": tenant} | ({"characters": self.text_characters} if self.mined else {})
         for rows in self.tables.stream(texts_sql, parameters, ROWS):
             yield self.with_prefix(rows, "chunk_id")
 
     def passage_rows(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
-        """Columns chunk_id, doc_id, title, heading, text and content_hash of some texts, ordered by id."""
-        query = _NAMED_DOCUMENTS if self.mined else _NAMED_CHUNKS
+        """Load some texts by id; columns chunk_id, doc_id, title, heading, text and content_hash, ordered by id."""
+        texts_sql = _NAMED_DOCUMENTS if self.mined else _NAMED_CHUNKS
         parameters = {"tenant": tenant, "ids": list(text_ids)}
-        rows = self._rows(query, **parameters | ({"characters": self.text_characters} if self.mined else {}))
+        rows = self._rows(texts_sql, **parameters | ({"characters": self.text_characters} if self.mined else {}))
         return rows.select(["chunk_id", "doc_id", "title", "heading", "text", "content_hash"])
 
     def iterate_hashes(self, tenant: str) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Content hashes with their texts, as encoders read them."""
+        """Yield content hashes with their texts, as encoders read them."""
         for rows in self.texts(tenant):
             yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()
 
     def count(self, query: str, **parameters: object) -> int:
-        """The value `n` of a query that returns one row."""
+        """Return the value in column `n` of a SQL query that returns one row."""
         return int(self._rows(query, **parameters)["n"][0].as_py())
 
     def _rows(self, query: str, **parameters: object) -> pa.Table:
@@ -143,7 +147,7 @@ class TrainingSource:
             return connection.sql(query, params=parameters).to_arrow_table()
 
     def own_ids(self, ids: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Ids as in the run itself."""
+        """Remove this run's prefix from ids, which gives the ids in its tables."""
         return pc.utf8_slice_codeunits(ids, len(self.prefix))
 
     @property
@@ -152,7 +156,7 @@ class TrainingSource:
         return f"run {self.number}:" if self.number else ""
 
     def with_prefix(self, rows: pa.Table, column: str) -> pa.Table:
-        """Ids that are unique over all runs."""
+        """Prefix the ids in a column, so that they are unique over all runs."""
         if not self.number:
             return rows
         column_index = rows.schema.get_field_index(column)
@@ -160,16 +164,23 @@ class TrainingSource:
 
 
 def texts_of(sources: Sequence[TrainingSource], texts: pa.Table) -> pa.Table:
-    """Title, heading, text and content_hash for rows of `adaptation_texts`, in their order."""
-    numbers, source_tables, places = texts["index"].to_numpy(), [], []
-    for number in np.unique(numbers):
-        rows = np.flatnonzero(numbers == number)
-        own = sources[number].own_ids(texts["text_id"].take(pa.array(rows)))
-        text_rows = sources[number].passage_rows(texts["tenant"][0].as_py(), own.to_pylist())
-        source_tables.append(text_rows.take(pc.index_in(own, text_rows["chunk_id"].combine_chunks())))
-        places.append(rows)
-    all_rows = pa.concat_tables(source_tables).select(["title", "heading", "text", "content_hash"])
-    return all_rows.take(pa.array(np.argsort(np.concatenate(places))))
+    """Load title, heading, text and content_hash for rows of `adaptation_texts`, in the order of the rows.
+
+    Args:
+        sources: all runs, by number.
+        texts: columns tenant (the same in all rows), index and text_id.
+    """
+    run_numbers = texts["index"].to_numpy()
+    passages_by_run: list[pa.Table] = []
+    rows_by_run: list[Ints] = []
+    for number in np.unique(run_numbers):
+        rows = np.flatnonzero(run_numbers == number)
+        own_ids = sources[number].own_ids(texts["text_id"].take(pa.array(rows)))
+        passages = sources[number].passage_rows(texts["tenant"][0].as_py(), own_ids.to_pylist())
+        passages_by_run.append(passages.take(pc.index_in(own_ids, passages["chunk_id"].combine_chunks())))
+        rows_by_run.append(rows)
+    all_passages = pa.concat_tables(passages_by_run).select(["title", "heading", "text", "content_hash"])
+    return all_passages.take(pa.array(np.argsort(np.concatenate(rows_by_run))))
 
 
 _CHUNKS = "SELECT * FROM chunks WHERE tenant = $tenant ORDER BY chunk_id"
@@ -180,7 +191,7 @@ _NAMED_DOCUMENTS = DOCUMENTS_AS_CHUNKS.format(
 
 
 def resolve_tenant(sources: list[TrainingSource], requested: str | None) -> str:
-    """The tenant to train on; an adapter belongs to one tenant.
+    """Decide which tenant to train on: the requested one, or the only one; an adapter belongs to one tenant.
 
     Raises:
         ArtifactError: the runs have no triplets, or several tenants and none is named, or not the named one.

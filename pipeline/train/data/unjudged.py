@@ -1,4 +1,8 @@
-"""Judge the unlabelled texts in the top ten of the test queries before systems are compared."""
+"""The stage that judges unlabelled texts before systems are compared.
+
+Without it, a system that ranks a relevant but unlabelled text in its top ten would be scored as if the text were not
+relevant.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +31,11 @@ HOLES = Stage("adapter_holes", 3, (*LABELLED, "test_rankings"), WRITES)
 COMPARED_HOLES = Stage("comparison_holes", 3, (*LABELLED, COMPARISON_LISTS.name), WRITES)
 
 DEPTH = 10
+"""Ranks to judge: the cutoff of the compared measure, nDCG@10."""
 BLOCK = 512
-"""Pairs judged and recorded together."""
+"""Pairs judged and recorded together; after an interruption at most one block is judged again."""
 
-# Those that any system ranks high first: a budget that ends early ends at one rank for all.
+# Ordered by the best rank that any system gives a text, so that a budget that is spent early treats all systems alike.
 UNLABELLED = f"""
     WITH found AS (
         SELECT tenant, query_id, text_id, min(rank) AS rank FROM {{lists}} WHERE rank <= {DEPTH}
@@ -49,7 +54,8 @@ ALL_LABELS = f"""
     WHERE relevant IS NOT NULL ORDER BY tenant, query_id, text_id
 """
 
-# What a judge finds relevant may be what training learned for another query: then the test query shares it.
+# A text that the judge finds relevant may be a training positive of another query. The test query then shares a
+# positive with training and is reported apart.
 ALL_QUERIES = f"""
     WITH learned AS (
         SELECT DISTINCT content_hash FROM adaptation_labels JOIN adaptation_texts USING (tenant, text_id) WHERE learned
@@ -72,12 +78,16 @@ SIDES = f"""
 OF_A_JUDGE = "SELECT count(*) AS n FROM qrels WHERE ($tenant IS NULL OR tenant = $tenant) AND source = 'judge'"
 
 ORDER = ("query_id", "text_id")
-_BASIS = ("query_id", "chunk_id", "query_hash", "chunk_hash")
+_FINGERPRINT_COLUMNS = ("query_id", "chunk_id", "query_hash", "chunk_hash")
 
 
 @dataclass(frozen=True)
 class UnjudgedJudges:
-    """The runs with the settings of their judges, in the order of the runs."""
+    """The judges that label unjudged texts, one per run.
+
+    Attributes:
+        runs: each run with the settings of its judge, in the order of the runs' numbers.
+    """
 
     runs: tuple[tuple[TrainingSource, Judges], ...]
 
@@ -95,12 +105,12 @@ class UnjudgedJudges:
         """Numbers of the runs whose labels come from a judge; runs labelled by people or a log are not judged.
 
         Args:
-            tenant: whose labels; None: of any tenant.
+            tenant: tenant whose labels are looked at; None: any tenant.
         """
-        judge_names = [
+        run_numbers = [
             source.number for source, _ in self.runs if not source.mined and source.count(OF_A_JUDGE, tenant=tenant)
         ]
-        return sorted(judge_names)
+        return sorted(run_numbers)
 
     def check(self, budget: int, tenant: str | None) -> None:
         """Check before training that the judges can run.
@@ -112,11 +122,11 @@ class UnjudgedJudges:
         Raises:
             MissingPart: a judge lacks a key, server, prompt, package or model.
         """
-        runs = [self.runs[number][1] for number in (self.runs_by_judge(tenant) if budget else ())]
+        run_judges = [self.runs[number][1] for number in (self.runs_by_judge(tenant) if budget else ())]
         phrases = {
             f"judge {member.kind}: {phrase}"
-            for run in runs
-            for member in members(run.settings)
+            for judges in run_judges
+            for member in members(judges.settings)
             for phrase in member.missing()
         }
         if phrases:
@@ -125,7 +135,7 @@ class UnjudgedJudges:
             )
 
     def judge(self, number: int, tenant: str) -> Judge:
-        """The judge that made a run's labels."""
+        """Open the calibrated judge that made a run's labels."""
         source, judges = self.runs[number]
         tables = source.run.tables()
         return calibrated_judge(tables, judges)(TenantChunks(tables, tenant))
@@ -136,15 +146,15 @@ def judge_unjudged(
 ) -> None:
     """Judge the unlabelled texts in each system's top ten, and write test queries and labels.
 
-    Texts of all systems are treated alike, by rank, until the budget is spent; each is judged by the judge of its run's
-    labels. Unreadable verdicts stay unlabelled. A query moves to the part of shared positives if training learned from
-    a text that is now judged relevant for it.
+    Texts of all systems are judged in the order of their rank until the budget is spent; each is judged by the judge
+    that labelled its run. Pairs with unreadable verdicts stay unlabelled. A query moves to the queries that share a
+    positive with training if training learned from a text that is now judged relevant for it.
 
     Args:
-        tables: of `adaptation_pairs`, and the lists.
-        output: `test_queries`, `test_labels`, `hole_verdicts` and `adapter_holes`; its facts name the judges.
-        budget: maximum number of pairs; 0: none.
-        judges: of the runs.
+        tables: the tables of `adaptation_pairs`, and the rankings.
+        output: receives `test_queries`, `test_labels`, `hole_verdicts` and `adapter_holes`; its facts name the judges.
+        budget: maximum number of pairs to judge; 0: none.
+        judges: the judges of the runs.
         lists: name of the table with each system's rankings.
 
     Raises:
@@ -152,17 +162,17 @@ def judge_unjudged(
     """
     unlabelled = tables.sql(UNLABELLED.format(lists=lists))
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
-    who = judges.runs_by_judge(tenant) if budget else []
-    open_ = unlabelled.filter(pc.is_in(unlabelled["index"], pa.array(who, pa.int32())))
-    verdicts = _judge_rows(open_.slice(0, budget), output, judges)
+    judged_runs = judges.runs_by_judge(tenant) if budget else []
+    judgeable = unlabelled.filter(pc.is_in(unlabelled["index"], pa.array(judged_runs, pa.int32())))
+    verdicts = _judge_rows(judgeable.slice(0, budget), output, judges)
     with tables.connect() as connection:
         connection.register("said", verdicts)
-        sides = SIDES.format(lists=lists)
-        for name, query in (("test_queries", ALL_QUERIES), ("test_labels", ALL_LABELS), (ADAPTER_HOLES.name, sides)):
-            output.write(name, connection.sql(query).to_arrow_table().cast(TABLES[name].schema))
+        counts_sql = SIDES.format(lists=lists)
+        for name, sql in (("test_queries", ALL_QUERIES), ("test_labels", ALL_LABELS), (ADAPTER_HOLES.name, counts_sql)):
+            output.write(name, connection.sql(sql).to_arrow_table().cast(TABLES[name].schema))
     remaining = {
-        "beyond the budget": open_.num_rows - verdicts.num_rows,
-        "no judge labelled its run": unlabelled.num_rows - open_.num_rows,
+        "beyond the budget": judgeable.num_rows - verdicts.num_rows,
+        "no judge labelled its run": unlabelled.num_rows - judgeable.num_rows,
     }
     remaining = {reason: count for reason, count in remaining.items() if count}
     output.count(
@@ -171,25 +181,27 @@ def judge_unjudged(
 
 
 def _judge_rows(rows: pa.Table, output: Output, judges: UnjudgedJudges) -> pa.Table:
-    """Judge and write rows of `hole_verdicts`."""
-    tables_written, judges_used = [HOLE_VERDICTS.empty()], list[Judge]()
+    """Judge pairs run by run and return their verdicts, as written to `hole_verdicts`."""
+    verdict_tables = [HOLE_VERDICTS.empty()]
+    judges_used: list[Judge] = []
     with JudgingSession(output, rows.num_rows) as session:
         for number in sorted(pc.unique(rows["index"]).to_pylist()):
-            index_rows = rows.filter(pc.equal(rows["index"], number)).sort_by([(name, "ascending") for name in ORDER])
-            judges_used.append(judges.judge(number, index_rows["tenant"][0].as_py()))
-            for start in range(0, index_rows.num_rows, BLOCK):
-                block = _UnjudgedBlock(index_rows.slice(start, BLOCK), judges_used[-1], session, output)
-                tables_written.append(block.judge_block(f"{number}/{start}", judges.sources))
+            run_rows = rows.filter(pc.equal(rows["index"], number)).sort_by([(name, "ascending") for name in ORDER])
+            judges_used.append(judges.judge(number, run_rows["tenant"][0].as_py()))
+            for start in range(0, run_rows.num_rows, BLOCK):
+                block = _UnjudgedBlock(run_rows.slice(start, BLOCK), judges_used[-1], session, output)
+                verdict_tables.append(block.judge_block(f"{number}/{start}", judges.sources))
     output.facts |= judge_facts(judges_used)
-    return pa.concat_tables(tables_written)
+    return pa.concat_tables(verdict_tables)
 
 
 NO_JUDGES = UnjudgedJudges(())
+"""No runs, so nothing is judged."""
 
 
 @dataclass(frozen=True)
 class _UnjudgedBlock:
-    """A block of pairs that is judged at once."""
+    """A block of pairs of one run that are judged and recorded together."""
 
     rows: pa.Table
     judge: Judge
@@ -197,24 +209,27 @@ class _UnjudgedBlock:
     output: Output
 
     def judge_block(self, name: str, sources: list[TrainingSource]) -> pa.Table:
-        pairs, digest = _pairs(self.rows, sources), Digest(len(_BASIS))
-        digest.update(pairs.select(_BASIS).columns)
-        basis = f"{self.judge.judge_id} {digest.hexdigest()}"
-        unit = self.session.unit(name, basis, lambda: self._write(pairs), self.judge)
+        """Judge the block, unless a unit with the same judge and pairs is complete; returns its verdicts."""
+        pairs = _pairs(self.rows, sources)
+        digest = Digest(len(_FINGERPRINT_COLUMNS))
+        digest.update(pairs.select(_FINGERPRINT_COLUMNS).columns)
+        fingerprint = f"{self.judge.judge_id} {digest.hexdigest()}"
+        unit = self.session.unit(name, fingerprint, lambda: self._write(pairs), self.judge)
         return self.output.read_unit(unit, HOLE_VERDICTS.name)
 
     def _write(self, pairs: pa.Table) -> dict[str, int]:
+        """Ask the judge, write the verdicts and count the labels."""
         replies = self.session.replies(self.judge, pairs)
-        own = {name: self.rows[name] for name in ("tenant", "query_id", "text_id", "rank")}
-        columns = {name: replies[name] for name in ("relevant", "probability", "grade", "error")}
+        pair_columns = {name: self.rows[name] for name in ("tenant", "query_id", "text_id", "rank")}
+        reply_columns = {name: replies[name] for name in ("relevant", "probability", "grade", "error")}
         judge_id = pa.repeat(self.judge.judge_id, pairs.num_rows)
-        verdicts = HOLE_VERDICTS.rows(own | columns | {"judge_id": judge_id})
+        verdicts = HOLE_VERDICTS.rows(pair_columns | reply_columns | {"judge_id": judge_id})
         self.output.write(HOLE_VERDICTS.name, verdicts)
         return label_counts(verdicts["relevant"])
 
 
 def _pairs(rows: pa.Table, sources: Iterable[TrainingSource]) -> pa.Table:
-    """The pairs in the columns that judges read."""
+    """Add the texts to pairs of a query and a text, in the columns that judges read."""
     texts = texts_of(list(sources), rows)
     columns = {name: rows[name] for name in ("tenant", "query_id", "query", "query_hash")}
     columns |= {name: texts[name] for name in ("title", "heading", "text")}
@@ -222,6 +237,7 @@ def _pairs(rows: pa.Table, sources: Iterable[TrainingSource]) -> pa.Table:
     return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
 
 
+# Estimates the number of pairs from the share of judged texts in the base encoder's top ten.
 BASE = """
     SELECT value, (SELECT count(*) FROM adaptation_queries WHERE split = 'test') AS tests,
            (SELECT min(tenant) FROM adaptation_queries) AS tenant
@@ -230,9 +246,10 @@ BASE = """
 
 
 def format_unjudged(run: Run, judges: UnjudgedJudges, budget: int) -> str:
-    """A sentence about how many pairs the judge will be asked for; empty if it is not used.
+    """Estimate in a sentence how many pairs the judge will be asked for; empty if no judge is used.
 
-    Estimated from the base's lists on the validation queries; adapted lists may contain as many unlabelled texts.
+    The estimate takes the share of unlabelled texts in the base encoder's top ten of the validation queries, for two
+    systems (base and adapted).
     """
     row = run.tables("headroom", "adaptation_queries").sql(BASE).to_pylist()[0]
     expected = min(budget, round(2 * DEPTH * (1 - row["value"]) * row["tests"]))

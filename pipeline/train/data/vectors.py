@@ -1,4 +1,4 @@
-"""The frozen side of adaptation: text vectors from the embedding cache, one index per run."""
+"""The text vectors that training does not change, read from the embedding cache; each run is an index of its own."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ class FrozenIndex:
     @cached_property
     def position_of(self) -> Ints:
         """Position of each row of `texts`."""
-        places = zip(self._indexes, self._orders, self._offsets, strict=False)
-        return np.concatenate([np.argsort(order)[index.positions()] + start for index, order, start in places])
+        indexes = zip(self._indexes, self._orders, self._offsets, strict=False)  # offsets have the end, too
+        return np.concatenate([np.argsort(order)[index.positions()] + offset for index, order, offset in indexes])
 
     def take(self, positions: Ints) -> Floats:
         """Vectors at positions, shape (len(positions), dimensions)."""
         return self._cached_vectors[positions] if len(self._cached_vectors) else self._read_stored(positions)
 
     def _read_stored(self, positions: Ints) -> Floats:
-        out = np.empty((len(positions), self.dimensions), np.float32)
+        vectors = np.empty((len(positions), self.dimensions), np.float32)
         for number, (index, order) in enumerate(zip(self._indexes, self._orders, strict=True)):
             in_index = (positions >= self._offsets[number]) & (positions < self._offsets[number + 1])
             if in_index.any():
-                out[in_index] = index.take(order[positions[in_index] - self._offsets[number]])
-        return out
+                vectors[in_index] = index.take(order[positions[in_index] - self._offsets[number]])
+        return vectors
 
     @cached_property
     def _cached_vectors(self) -> Floats:
@@ -103,17 +103,17 @@ class FrozenIndex:
 
     @cached_property
     def _sharing(self) -> tuple[Ints, Ints]:
-        """Text rows grouped by position, and the start of each group."""
+        """Text rows sorted by position, and where each position's rows begin."""
         rows = np.argsort(self.position_of, kind="stable")
         return rows, np.searchsorted(self.position_of[rows], np.arange(len(self) + 1))
 
     def with_vectors(self, vectors: Floats) -> FrozenIndex:
         """The same index with other text vectors, shape (len(self), dimensions)."""
         by_row = vectors[self.position_of]
-        moved_index = copy(self)
-        moved_index._searched = [ArrayVectors(by_row[low:high]) for low, high in pairwise(self._rows)]
-        moved_index._cached_vectors = vectors
-        return moved_index
+        changed_index = copy(self)
+        changed_index._searched = [ArrayVectors(by_row[low:high]) for low, high in pairwise(self._rows)]
+        changed_index._cached_vectors = vectors
+        return changed_index
 
     def search(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
         """Exact search of each query in its own index: text rows (−1: none) and scores, shape (n_queries, depth).

@@ -59,15 +59,16 @@ def compare(
     queries = QuerySet.from_tables(tables, frozen, "test")
     if not len(queries):
         raise ArtifactError("no test query has a positive, so methods cannot be compared")
-    basis, bm25 = key_of(*(tables.content(name) for name in READS), base.identity), Bm25Baseline(base, frozen)
+    inputs_key = key_of(*(tables.content(name) for name in READS), base.identity)
+    bm25 = Bm25Baseline(base, frozen)
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
-    with output.unit("bounds", basis) as unit:
+    with output.unit("bounds", inputs_key) as unit:
         if not unit.done:
             for name, lists in reference_systems(queries, frozen, bm25).items():
                 _write(output, tenant, (name, 0), lists)
     for baseline in baselines(settings, methods, bm25):
         for seed in range(seeds if baseline.is_random else 1):
-            with output.unit(f"{baseline.name}, seed {seed}", key_of(basis, seed)) as unit:
+            with output.unit(f"{baseline.name}, seed {seed}", key_of(inputs_key, seed)) as unit:
                 if not unit.done:
                     lists, unit.facts = _SeededBaseline(baseline, seed, base, output).fit_and_rank(task, queries)
                     _write(output, tenant, (baseline.name, seed), lists)

@@ -1,7 +1,8 @@
-"""Training of heads: many tasks are trained as one batched problem, each with the result it would have alone.
+"""Trains many heads at once as one batched problem; each head gets exactly the weights it would get alone.
 
-The trainer of sentence-transformers is not used for heads, because its overhead per step exceeds the step itself: with
-16 queries a step it makes 235 steps per processor second, this loop 563.
+A head is the small network after the frozen encoder that adapts query vectors. The sentence-transformers trainer is
+not used for heads, because its overhead per step exceeds the step itself: with 16 queries per step it makes 235 steps
+per processor second, this loop 563.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from darklode.schemas.adaptation import AdaptSettings
 Kind = TypeVar("Kind", bound=np.generic)
 
 MAX_STACK_BYTES = 1 << 26
-"""Maximum bytes of weights, gradients and moments trained at once; activations take a small multiple of it."""
+"""Maximum bytes (64 MiB) of weights, gradients and optimizer moments trained at once; activations take a small multiple
+of it. More would use more memory; the results would not change.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,11 @@ class StackedTrial:
 
     Attributes:
         task: queries, positives and labels.
-        rate: peak learning rate; cosine decay to 0 without warm-up.
-        seed: of all random draws.
+        rate: peak learning rate; it decays to 0 along a cosine, without warm-up.
+        seed: seed of everything that the trial draws.
         on_step: progress callback.
-        start: initial layers; None: the base.
-        anchored: whether the anchor is the initial head instead of the base.
+        start: initial layers; None: a head that changes no vector (the base).
+        anchored: whether the loss penalizes the distance to the initial head's vectors instead of the base vectors.
     """
 
     task: Task
@@ -56,13 +59,14 @@ class StackedTrial:
 
 
 def train_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> list[TrainingHistory[EvalPoint]]:
-    """Train one head per trial; a step reads vectors only, no text.
+    """Train one head per trial and return the histories in the order of the trials.
 
-    Trials do not influence each other: they share neither data nor random draws nor sums.
+    A step reads vectors only, no text. Trials do not influence each other: they share neither data nor random numbers
+    nor floating-point sums.
 
     Args:
-        trials: with vectors of equal length.
-        settings: loss, negatives and steps.
+        trials: the heads to train; their vectors have equal length.
+        settings: loss, negatives and number of steps.
     """
     with deterministic(0):
         samplers = [PairSampler(trial.task, settings, trial.seed) for trial in trials]
@@ -75,26 +79,30 @@ def train_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> li
 
 
 def _max_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> int:
-    """How many heads fit into `MAX_STACK_BYTES`: each has weights, gradients and AdamW's two moments."""
+    """Return how many heads fit into `MAX_STACK_BYTES`."""
     d = max((trial.task.frozen.dimensions for trial in trials), default=1)
-    return max(1, MAX_STACK_BYTES // (4 * 4 * LAYERS[settings.method] * (d * d + d)))
+    n_parameters = LAYERS[settings.method] * (d * d + d)
+    # 4 bytes per float32, and 4 values per parameter: weight, gradient and AdamW's two moments.
+    return max(1, MAX_STACK_BYTES // (4 * 4 * n_parameters))
 
 
 def _blocks(shapes: Sequence[tuple[float, int]], max_size: int) -> list[list[int]]:
-    """Groups of trials with equal rate and batch size, of limited size.
+    """Group the trials with equal learning rate and batch size into blocks of at most `max_size` trial numbers.
 
-    Only equal shapes are batched, because a matrix product of another shape may sum in another order.
+    Only equal shapes are batched, because a matrix product of another shape may sum in another order and round
+    differently.
     """
     blocks = []
     for shape in sorted(set(shapes)):
-        members = [n for n, other in enumerate(shapes) if other == shape]
-        blocks += [members[start : start + max_size] for start in range(0, len(members), max_size)]
+        same_shape = [n for n, trial_shape in enumerate(shapes) if trial_shape == shape]
+        blocks += [same_shape[start : start + max_size] for start in range(0, len(same_shape), max_size)]
     return blocks
 
 
 def _train_block(
     stacked: Sequence[StackedTrial], samplers: Sequence[PairSampler], settings: AdaptSettings
 ) -> list[TrainingHistory[EvalPoint]]:
+    """Train the heads of one block until every trial has stopped; see `_blocks` for what they have in common."""
     stack = HeadStack(stacked[0].task.frozen.dimensions, LAYERS[settings.method], [trial.start for trial in stacked])
     anchors = [None if trial.anchored else trial.task.train.vectors for trial in stacked]
     trials = [
@@ -103,7 +111,8 @@ def _train_block(
     ]
     optimizer = torch.optim.AdamW(stack.parameters(), lr=stacked[0].rate, weight_decay=0.0, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.max_steps)
-    step, batches = 0, dict[int, Batch]()
+    step = 0
+    batches: dict[int, Batch] = {}
     while active := [n for n, trial in enumerate(trials) if trial.history.stopped is None and trial.after_step(step)]:
         for n in active:
             pairs = samplers[n].next()
@@ -123,7 +132,7 @@ def _train_block(
 
 
 def _stack_batches(batches: Sequence[Batch]) -> Batch:
-    """Stack batches of equal shape along a new first dimension."""
+    """Stack one batch per head along a new first dimension; all have the same shape."""
     targets = [batch.target for batch in batches if batch.target is not None]
     return Batch(
         base=_stack([batch.base for batch in batches]),
@@ -135,49 +144,55 @@ def _stack_batches(batches: Sequence[Batch]) -> Batch:
 
 
 def _stack(arrays: Sequence[NDArray[Kind]]) -> NDArray[Kind]:
-    """Stack arrays of one shape; a single one is not copied."""
+    """Stack arrays of equal shape; a single array is not copied."""
     return np.stack(arrays) if len(arrays) > 1 else arrays[0][None]
 
 
 def _clip_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """Clip each head's gradient to `MAX_GRAD_NORM`, with sums that do not depend on the number of heads."""
+    """Clip each head's gradient norm to `MAX_GRAD_NORM`, in place.
+
+    torch's `clip_grad_norm_` would clip the norm over all heads, so that heads would influence each other.
+
+    Args:
+        parameters: stacked parameters; the first dimension is the head.
+    """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    squares = [torch.linalg.vector_norm(parameter.flatten(1), dim=1).double().square() for parameter in gradients]
-    length = sum(squares[1:], squares[0]).sqrt()
-    share = (MAX_GRAD_NORM / (length + 1e-6)).clamp(max=1.0).float()
-    for parameter in gradients:
-        parameter.mul_(share.view(-1, 1, 1))
+    squared_norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1).double().square() for gradient in gradients]
+    norms = sum(squared_norms[1:], squared_norms[0]).sqrt()
+    scales = (MAX_GRAD_NORM / (norms + 1e-6)).clamp(max=1.0).float()  # 1e-6 as in torch: no division by zero
+    for gradient in gradients:
+        gradient.mul_(scales.view(-1, 1, 1))
 
 
 class HeadStack(nn.Module):
-    """Heads side by side, each equal to a `Head`.
+    """Several heads with stacked parameters; each gives the same vectors as a single `Head` with its weights.
 
     Args:
-        dimensions: of a vector.
-        layers: per head.
-        starts: initial layers of each head; None: the base.
+        dimensions: length of a vector.
+        layers: number of layers per head.
+        starts: initial layers of each head; None: a head that changes no vector.
     """
 
     def __init__(self, dimensions: int, layers: int, starts: Sequence[Layers | None]) -> None:
         super().__init__()
-        base = Head(dimensions, layers).weights()
-        layers_of_heads = [base if start is None else start for start in starts]
+        base_layers = Head(dimensions, layers).weights()
+        layers_by_head = [base_layers if start is None else start for start in starts]
         self._weights = nn.ParameterList(
-            [_stack_parameters([start[n][0] for start in layers_of_heads]) for n in range(layers)]
+            [_stack_parameters([head_layers[n][0] for head_layers in layers_by_head]) for n in range(layers)]
         )
         self._biases = nn.ParameterList(
-            [_stack_parameters([start[n][1][None] for start in layers_of_heads]) for n in range(layers)]
+            [_stack_parameters([head_layers[n][1][None] for head_layers in layers_by_head]) for n in range(layers)]
         )
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Adapted unit vectors, shape (n_heads, n_queries, dimensions)."""
+        """Adapt base vectors: unit vectors of shape (n_heads, n_queries, dimensions), as the input."""
         hidden = vectors
         for number, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
             hidden = torch.baddbmm(bias, functional.gelu(hidden) if number else hidden, weight.mT)
         return functional.normalize(vectors + hidden, dim=-1)
 
     def layers(self, index: int) -> Layers:
-        """Copies of one head's weights."""
+        """Copy one head's layers as (weight, bias) pairs."""
         pairs = zip(self._weights, self._biases, strict=True)
         return [(w[index].detach().numpy().copy(), b[index, 0].detach().numpy().copy()) for w, b in pairs]
 
@@ -188,13 +203,20 @@ def _stack_parameters(values: Sequence[Floats]) -> nn.Parameter:
 
 @dataclass(frozen=True)
 class StackSlice:
-    """One head of a stack as a trainable model."""
+    """One head of a stack, seen as a model of its own by `AdaptationTrial`.
+
+    Attributes:
+        stack: the heads.
+        index: number of the head in the stack.
+    """
 
     stack: HeadStack
     index: int
 
     def vectors(self, queries: QuerySet) -> Floats:
+        """Adapt the base vectors of queries with the current weights."""
         return Head.from_layers(self.stack.layers(self.index)).apply_to(queries.vectors)
 
     def state(self) -> Weights:
+        """Copy the head's weights by name."""
         return name_tensors(self.stack.layers(self.index))

@@ -1,4 +1,8 @@
-"""The trainer of sentence-transformers with a custom loss: the part shared by every training of an encoder."""
+"""Runs the sentence-transformers trainer with Darklode's own batches, loss and evaluation.
+
+Shared by `adapt` (encoder methods), `distill` and the joint training of both towers. A `BatchPlan` picks the rows of
+each step, a collator tokenizes them, and a `Trial` evaluates between the steps and decides when to stop.
+"""
 
 from __future__ import annotations
 
@@ -18,36 +22,36 @@ from darklode.pipeline.base.types import Ints
 from darklode.pipeline.train.fit.trial import MAX_GRAD_NORM, Trial
 
 LOGGING_STEPS = 50
-"""Steps between two lines to `report_to`."""
+"""Steps between two log entries sent to `report_to` (for example TensorBoard); has no effect on the weights."""
 
 
 class BatchPlan(Protocol):
     """Decides which rows make up each batch.
 
     Attributes:
-        size: rows of a batch over all processes.
+        size: number of rows in a batch, summed over all processes.
     """
 
     size: int
 
     def next(self) -> Ints:
-        """Rows of the next batch."""
+        """Return the row numbers of the next batch, shape (size,)."""
 
 
 @dataclass(frozen=True)
 class LibraryTraining:
-    """What the trainer needs besides the model and its trial.
+    """Everything the trainer needs besides the model and its trial.
 
     Attributes:
-        n_rows: number of training rows.
-        collator: collates rows of the column `label`.
-        loss: of a batch.
-        batches: rows of each batch.
-        batch_setting: name of the setting of the batch size, for errors.
-        optimizer: of the trained parameters.
-        schedule: of the learning rate.
-        seed: of the trainer's own draws.
-        report_to: as in transformers.
+        n_rows: number of training rows; the trainer passes row numbers 0 to n_rows − 1 in the column `label`.
+        collator: turns a list of such rows into the tensors of a batch.
+        loss: computes the loss of a batch; holds the model.
+        batches: picks the rows of each batch.
+        batch_setting: name of the batch-size setting, quoted in error messages.
+        optimizer: updates the trained parameters.
+        schedule: learning-rate scheduler, stepped once per step.
+        seed: seed of the trainer's own random numbers.
+        report_to: experiment trackers, as in `transformers.TrainingArguments`; empty: none.
     """
 
     n_rows: int
@@ -62,14 +66,15 @@ class LibraryTraining:
 
 
 def fit(model: Any, trial: Trial[Any], training: LibraryTraining) -> None:
-    """Train a loaded sentence-transformers model in place; does nothing if no step is left.
+    """Train a loaded sentence-transformers model in place.
 
-    Under torchrun each process encodes its share of every batch; the steps equal those of a single process.
+    Does nothing if the checkpoint has already reached the last step. Under torchrun each process encodes its share of
+    every batch, and each step equals the step that a single process would make.
 
     Args:
-        model: the model; gradients are clipped to `MAX_GRAD_NORM`.
-        trial: evaluates between the steps, and decides whether another one follows.
-        training: loss, batches and optimizer.
+        model: the model; its gradient norm is clipped to `MAX_GRAD_NORM`.
+        trial: evaluates between the steps and decides whether training continues.
+        training: the batches, loss and optimizer.
 
     Raises:
         SettingsError: the batch size is not divisible by the number of processes.
@@ -79,13 +84,14 @@ def fit(model: Any, trial: Trial[Any], training: LibraryTraining) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="darklode-train-") as scratch:
         arguments = _arguments(scratch, steps, training, str(model.device))
-        size, n_processes = training.batches.size, arguments.world_size
+        size = training.batches.size
+        n_processes = arguments.world_size
         if size % n_processes:
             raise SettingsError(
                 f"{training.batch_setting}: {size} rows per step cannot be split evenly over {n_processes} processes"
             )
-        batches = _Batches(training.batches, steps, n_processes)
-        arguments.batch_sampler = lambda *_, **__: batches
+        batch_sampler = _ProcessBatchSampler(training.batches, steps, n_processes)
+        arguments.batch_sampler = lambda *_, **__: batch_sampler
         _trainer(model, trial, training, arguments).train()
 
 
@@ -107,7 +113,9 @@ def _arguments(scratch: str, steps: int, training: LibraryTraining, device: str)
         report_to=list(training.report_to) or "none",
         disable_tqdm=True,
     )
-    arguments._n_gpu = min(arguments.n_gpu, 1)  # several GPUs are several processes: copies in threads would draw apart
+    # Several GPUs are used by several processes only. With n_gpu > 1 the trainer would wrap the model in DataParallel,
+    # whose copies of the model would draw different random numbers.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments
 
 
@@ -142,28 +150,33 @@ def _trainer(model: Any, trial: Trial[Any], training: LibraryTraining, arguments
     return trainer
 
 
-class _Batches(BatchSampler):
-    """Yields the rows of each batch; with n processes each takes every n-th row."""
+class _ProcessBatchSampler(BatchSampler):
+    """Splits each batch into one consecutive share per process and yields the shares one after another.
+
+    The data loader gives every n-th item to the same process, so the shares of one batch belong to the same step.
+    """
 
     def __init__(self, batches: BatchPlan, steps: int, n_processes: int) -> None:
         super().__init__(range(0), batches.size // n_processes, drop_last=True)
-        self._batches, self._steps, self._n_processes = batches, steps, n_processes
+        self._batches = batches
+        self._steps = steps
+        self._n_processes = n_processes
 
     def __len__(self) -> int:
         return self._steps * self._n_processes
 
     def __iter__(self) -> Iterator[list[int]]:
         for _ in range(self._steps):
-            for part in np.split(self._batches.next(), self._n_processes):
-                yield part.tolist()
+            for process_rows in np.split(self._batches.next(), self._n_processes):
+                yield process_rows.tolist()
 
 
 class QueryCollator:
-    """Tokenizes the texts of a batch.
+    """Collates row numbers into tokenized queries (`query_…`) and the row numbers themselves (`label`).
 
     Args:
-        features: tokenizes texts.
-        texts: returns the texts of some rows.
+        features: tokenizes a list of texts.
+        texts: returns the texts at a list of row numbers.
     """
 
     valid_label_columns = ("label",)
@@ -174,12 +187,14 @@ class QueryCollator:
         self._features, self._texts = features, texts
 
     def __call__(self, rows: list[dict[str, int]]) -> dict[str, Tensor]:
-        labels = [row["label"] for row in rows]
-        features = {f"query_{name}": value for name, value in self._features(list(self._texts(labels))).items()}
-        return features | {"label": torch.tensor(labels)}
+        row_numbers = [row["label"] for row in rows]
+        tokens = self._features(list(self._texts(row_numbers)))
+        query_tokens = {f"query_{name}": tensor for name, tensor in tokens.items()}
+        return query_tokens | {"label": torch.tensor(row_numbers)}
 
 
 def mean_over_processes(loss: Tensor) -> Tensor:
+    """Average a detached loss over all processes, in place, so that every process logs the same value."""
     if processes.is_initialized():
         processes.all_reduce(loss)
         loss /= processes.get_world_size()

@@ -18,12 +18,16 @@ def format_history(points: Sequence[EvalPoint]) -> str:
     Args:
         points: evaluations so far, at least one.
     """
-    last = points[-1]
+    latest = points[-1]
     lines: list[tuple[str, str, list[float | None]]] = [
-        ("loss", format_loss(last.loss, 3), [point.loss for point in points]),
-        ("validation", f"{last.validation:.4f}", [point.validation for point in points]),
-        ("replaced", "–" if last.replaced is None else f"{last.replaced:.0%}", [point.replaced for point in points]),
-        ("spread", f"{last.spread:.3f}", [point.spread for point in points]),
+        ("loss", format_loss(latest.loss, 3), [point.loss for point in points]),
+        ("validation", f"{latest.validation:.4f}", [point.validation for point in points]),
+        (
+            "replaced",
+            "–" if latest.replaced is None else f"{latest.replaced:.0%}",
+            [point.replaced for point in points],
+        ),
+        ("spread", f"{latest.spread:.3f}", [point.spread for point in points]),
     ]
     return ", ".join(f"{name} {value} {sparkline(values)}".rstrip() for name, value, values in lines)
 

@@ -46,15 +46,15 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     from darklode.pipeline.train.fit.model_selection import folds
 
     task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
-    basis = key_of(*(tables.content(name) for name in READS), base.identity)
-    trials, parts = _Trials(task, output, settings, base, basis, seed), folds(task, seed)
+    inputs_key = key_of(*(tables.content(name) for name in READS), base.identity)
+    trials, parts = _Trials(task, output, settings, base, inputs_key, seed), folds(task, seed)
     if parts:
         trials.run_on_folds(parts)
     else:
         trials.run_on_validation()
     output.facts["pairs"] = len(task.pair_query)
-    tried = output.rows(ADAPTATION_TRIALS.name)
-    output.count(FunnelStep("adaptation_trials", "queries to learn from", len(task.train), "settings tried", tried))
+    n_trials = output.rows(ADAPTATION_TRIALS.name)
+    output.count(FunnelStep("adaptation_trials", "queries to learn from", len(task.train), "settings tried", n_trials))
 
 
 @dataclass(frozen=True)

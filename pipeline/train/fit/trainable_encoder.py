@@ -1,4 +1,4 @@
-"""The encoder as a trainable model: which tensors are trained, its query vectors, and how it takes weights."""
+"""An encoder in training: selects the trained parameters, encodes with the current weights, saves and restores them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,27 @@ if TYPE_CHECKING:
 
 
 START = "start"
-"""Name of the fixed map after the encoder if training does not start from the base; it is not trained."""
+"""Name, among the saved weights, of the linear map of a previous adapter that a warm start applies to the vectors.
+
+The map stays fixed during training. Renaming it would make saved weights unreadable.
+"""
 
 
 def trainable(model: nn.Module, adapt: AdaptSettings) -> dict[str, nn.Parameter]:
-    """Freeze a transformer except for the parameters that the method trains; returns those by name.
+    """Freeze all parameters of a transformer except those that the method trains, and return the trained ones by name.
 
-    `full`: all but a pooler that no vector depends on. `top_n`: the last layers and the norm after them. `lora`: what
-    `add_lora` added. Parameter counts match DevRev-Search, Table 5.
+    - `full` trains everything except the pooler, because no sentence vector depends on it.
+    - `top_n` trains the last `top_layers` layers and the normalization after them.
+    - `lora` trains the matrices that `add_lora` added.
+
+    The number of trained parameters matches DevRev-Search, Table 5.
 
     Args:
         model: a transformers model with `num_hidden_layers` in its configuration.
-        adapt: method and top_layers.
+        adapt: settings `method` and `top_layers`.
 
     Raises:
-        SettingsError: the model has no such layers.
+        SettingsError: the model has fewer layers than `top_layers`, or no known list of layers.
     """
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(".lora_" in name if adapt.method == "lora" else "pooler" not in name.split("."))
@@ -48,10 +54,10 @@ def trainable(model: nn.Module, adapt: AdaptSettings) -> dict[str, nn.Parameter]
 
 
 def layers_of(model: nn.Module) -> str:
-    """Name of the list of transformer layers.
+    """Return the module path of the list of transformer layers, for example `encoder.layer`.
 
     Raises:
-        SettingsError: no list is as long as the configuration says.
+        SettingsError: no `ModuleList` of the model has as many entries as its configuration has layers.
     """
     n_layers = getattr(getattr(model, "config", None), "num_hidden_layers", None)
     for name, module in model.named_modules():
@@ -63,54 +69,71 @@ def layers_of(model: nn.Module) -> str:
 
 
 def _freeze_below(model: nn.Module, n: int) -> None:
-    """Freeze everything before the last n layers."""
-    prefix, count = layers_of(model), len(model.get_submodule(layers_of(model)))  # type: ignore[arg-type]
-    if n > count:
-        raise SettingsError(f"adapt.top_layers {n}: the encoder has only {count} layers")
-    first = f"{prefix}.{count - n}."
+    """Freeze the embeddings and all layers except the last n."""
+    layers_path = layers_of(model)
+    n_layers = len(model.get_submodule(layers_path))  # type: ignore[arg-type]
+    if n > n_layers:
+        raise SettingsError(f"adapt.top_layers {n}: the encoder has only {n_layers} layers")
+    first_trained_prefix = f"{layers_path}.{n_layers - n}."
+    # Parameters are listed in the order of the forward pass: everything before the first trained layer is frozen.
     for name, parameter in model.named_parameters():
-        if name.startswith(first):
+        if name.startswith(first_trained_prefix):
             return
         parameter.requires_grad_(False)
 
 
 def add_lora(model: nn.Module, adapt: AdaptSettings) -> Any:
-    """Add LoRA (Hu et al. 2021) to linear layers; returns a function that merges it. B is 0, so it starts as the base.
+    """Add LoRA matrices (Hu et al. 2021) to the linear layers and return peft's `LoraModel`, which can merge them.
+
+    B starts at 0, so the encoder's vectors do not change until it is trained.
+
+    Args:
+        model: a transformers model; changed in place.
+        adapt: settings `lora_rank`, `lora_alpha` (default: the rank) and `target_modules` (default: all linear layers).
 
     Raises:
-        SettingsError: no linear layer has such a name.
+        SettingsError: no linear layer's name ends with one of `target_modules`.
     """
     from peft import LoraConfig, LoraModel
 
-    inside = layers_of(model)
-    names = [
-        name for name, module in model.named_modules() if isinstance(module, nn.Linear) and name.startswith(inside)
+    layers_path = layers_of(model)
+    linear_paths = [
+        path for path, module in model.named_modules() if isinstance(module, nn.Linear) and path.startswith(layers_path)
     ]
-    target_names = [name for name in names if not adapt.target_modules or name.endswith(adapt.target_modules)]
-    if not target_names:
-        ends = sorted({name.rpartition(".")[2] for name in names})
+    target_paths = [path for path in linear_paths if not adapt.target_modules or path.endswith(adapt.target_modules)]
+    if not target_paths:
+        last_names = sorted({path.rpartition(".")[2] for path in linear_paths})
         raise SettingsError(
-            f"adapt.target_modules {', '.join(adapt.target_modules)}: layers of this encoder end in {', '.join(ends)}"
+            f"adapt.target_modules {', '.join(adapt.target_modules)}: "
+            f"layers of this encoder end in {', '.join(last_names)}"
         )
     config = LoraConfig(
-        r=adapt.lora_rank, lora_alpha=adapt.lora_alpha or adapt.lora_rank, lora_dropout=0.0, target_modules=target_names
+        r=adapt.lora_rank, lora_alpha=adapt.lora_alpha or adapt.lora_rank, lora_dropout=0.0, target_modules=target_paths
     )
     return LoraModel(model, {"default": config}, "default")
 
 
 class TrainableEncoder:
-    """A loaded encoder in training; its vectors equal those of `SentenceTransformersEncoder`, without the cache.
+    """A loaded encoder in training.
 
-    Dropout is off, so that a batch is the same step in one process and in several.
+    It encodes as `SentenceTransformersEncoder` does (same prompts, truncation and normalization), but with the current
+    weights and without the embedding cache. Dropout is disabled, so that a batch gives the same step in one process
+    and in several.
+
+    Attributes:
+        loaded: the sentence-transformers model.
+        trained: the trained parameters by name; `state` and `restore` cover these only.
+        start: linear map (dimensions, dimensions) of a previous adapter, applied before normalization; None: no map.
 
     Args:
-        loaded: the sentence-transformers model in float32.
-        settings: prompt, truncation and batch size.
-        adapt: the method.
+        loaded: the sentence-transformers model in float32; changed in place.
+        settings: prompts, truncation and batch size.
+        adapt: decides which parameters are trained.
     """
 
     def __init__(self, loaded: Any, settings: SentenceTransformersSettings, adapt: AdaptSettings) -> None:
-        self.loaded, self._settings = loaded, settings
+        self.loaded = loaded
+        self._settings = settings
         loaded.requires_grad_(False)
         self._lora = add_lora(loaded[0].auto_model, adapt) if adapt.method == "lora" else None
         self.trained = trainable(loaded[0].auto_model, adapt)
@@ -124,7 +147,7 @@ class TrainableEncoder:
         return {name: tensor.detach().cpu().clone() for name, tensor in self.trained.items()}
 
     def features(self, texts: list[str]) -> dict[str, Tensor]:
-        """Tokenized queries."""
+        """Tokenize queries, with the query prompt."""
         return self._tokens(with_prompt(self._settings, texts, queries=True))
 
     def _tokens(self, texts: list[str]) -> dict[str, Tensor]:
@@ -132,31 +155,31 @@ class TrainableEncoder:
         return features
 
     def unit(self, vectors: Tensor) -> Tensor:
-        """The model's vectors, truncated, mapped by the start weights if there are any, and normalized."""
+        """Truncate the model's vectors, apply the map of a warm start if there is one, and normalize each row."""
         truncated = vectors[:, : self._settings.truncate_dim].float()
-        return functional.normalize(
-            truncated if self.start is None else truncated @ self.start.T.to(truncated.device), dim=1
-        )
+        mapped = truncated if self.start is None else truncated @ self.start.T.to(truncated.device)
+        return functional.normalize(mapped, dim=1)
 
     def vectors(self, queries: QuerySet) -> Floats:
-        """Current unit vectors of queries; zero for a blank query."""
-        non_empty = [row for row, text in enumerate(queries.texts) if text.strip()]
-        result = np.zeros(queries.vectors.shape, np.float32)
-        if non_empty:
-            result[non_empty] = self._encode([queries.texts[row] for row in non_empty], queries=True)
-        return result
+        """Encode queries with the current weights: unit vectors (n_queries, dimensions), zero for a blank query."""
+        non_blank_rows = [row for row, text in enumerate(queries.texts) if text.strip()]
+        query_vectors = np.zeros(queries.vectors.shape, np.float32)
+        if non_blank_rows:
+            query_vectors[non_blank_rows] = self._encode([queries.texts[row] for row in non_blank_rows], queries=True)
+        return query_vectors
 
     def document_vectors(self, texts: list[str]) -> Floats:
-        """Current unit vectors of documents."""
+        """Encode documents with the current weights: unit vectors, without gradients."""
         return self._encode(texts, queries=False)
 
     def documents(self, texts: list[str]) -> Tensor:
-        """The same with gradients; gradient checkpointing per `batch_size` texts."""
-        size, prompted = self._settings.batch_size, with_prompt(self._settings, texts, queries=False)
-        parts = [prompted[start : start + size] for start in range(0, len(prompted), size)]
-        if len(parts) == 1:
-            return self._forward(parts[0])
-        return torch.cat([checkpoint(self._forward, part, use_reentrant=False) for part in parts])
+        """Encode documents with gradients; more than one `batch_size` of texts uses gradient checkpointing."""
+        size = self._settings.batch_size
+        prompted_texts = with_prompt(self._settings, texts, queries=False)
+        text_batches = [prompted_texts[start : start + size] for start in range(0, len(prompted_texts), size)]
+        if len(text_batches) == 1:
+            return self._forward(text_batches[0])
+        return torch.cat([checkpoint(self._forward, batch, use_reentrant=False) for batch in text_batches])
 
     def _forward(self, texts: list[str]) -> Tensor:
         from sentence_transformers.util import batch_to_device
@@ -165,45 +188,56 @@ class TrainableEncoder:
         return self.unit(self.loaded(tokens)["sentence_embedding"])
 
     def _encode(self, texts: list[str], *, queries: bool) -> Floats:
-        was = self.loaded.training
+        was_training = self.loaded.training  # encoding switches the model to evaluation mode
         vectors = encode_texts(self.loaded, self._settings, texts, queries=queries)
-        self.loaded.train(was)
+        self.loaded.train(was_training)
         return np.asarray(self.unit(torch.from_numpy(vectors)).numpy(), np.float32)
 
     def state(self) -> Weights:
-        """Copies of the trained tensors by name, and the start map."""
+        """Copy the trained tensors by name, and the map of a warm start under the name `START`."""
         start_map = {} if self.start is None else {START: self.start.numpy().copy()}
         return start_map | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
 
     def restore(self, weights: Weights, share: float = 1.0) -> None:
-        """Set trained weights at a share of the way from the base; for LoRA, B is scaled by the share."""
+        """Set the trained parameters by interpolating between the base weights and saved weights.
+
+        Args:
+            weights: saved by `state`.
+            share: 0 gives the base encoder, 1 the saved weights. For LoRA only B is scaled, which scales the update BA.
+        """
         with torch.no_grad():
             for name, parameter in self.trained.items():
-                base, tensor = self._base[name], torch.from_numpy(weights[name]).reshape(parameter.shape)
+                base = self._base[name]
+                saved = torch.from_numpy(weights[name]).reshape(parameter.shape)
                 if ".lora_" in name:
-                    parameter.copy_(tensor * share if ".lora_B." in name else tensor)
+                    parameter.copy_(saved * share if ".lora_B." in name else saved)
                 else:
-                    parameter.copy_(tensor if share == 1 else torch.lerp(base.float(), tensor, share))
+                    parameter.copy_(saved if share == 1 else torch.lerp(base.float(), saved, share))
         self.start = None
         if START in weights:
-            start_weight = torch.from_numpy(weights[START])
-            self.start = torch.lerp(torch.eye(len(start_weight)), start_weight, share)
+            start_map = torch.from_numpy(weights[START])
+            self.start = torch.lerp(torch.eye(len(start_map)), start_map, share)
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """The trained parameters."""
+        """Iterate over the trained parameters."""
         yield from self.trained.values()
 
     def merge(self) -> None:
-        """Merge LoRA into its layers and remove it; nothing else changes."""
+        """Merge the LoRA matrices into their layers and remove them; does nothing for the other methods."""
         if self._lora is not None:
             self._lora.merge_and_unload()
 
     def lora_config(self, base: str) -> bytes:
-        """The JSON that peft needs to load the LoRA tensors."""
+        """Return the content of `adapter_config.json`, which peft needs to load the LoRA tensors.
+
+        Args:
+            base: name of the encoder that the tensors belong to.
+        """
         assert self._lora is not None
         lora_config = self._lora.peft_config["default"].to_dict() | {
             "base_model_name_or_path": base,
             "inference_mode": True,
         }
-        plain = {name: sorted(value) if isinstance(value, set) else value for name, value in lora_config.items()}
-        return json.dumps(plain, indent=1, sort_keys=True, default=str).encode()
+        # JSON has no sets; sorting them makes the same configuration give the same bytes.
+        json_config = {name: sorted(value) if isinstance(value, set) else value for name, value in lora_config.items()}
+        return json.dumps(json_config, indent=1, sort_keys=True, default=str).encode()

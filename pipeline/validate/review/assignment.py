@@ -26,7 +26,7 @@ class ReviewLocks:
 
     Args:
         pairs: number of pairs.
-        clock: monotonic seconds.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, pairs: int, clock: Callable[[], float]) -> None:
@@ -36,7 +36,8 @@ class ReviewLocks:
 
     def lock(self, row: int, reviewer: int) -> None:
         """Lock a pair for a reviewer."""
-        self._owner[row], self._until[row] = reviewer, self._clock() + LOCK_SECONDS
+        self._owner[row] = reviewer
+        self._until[row] = self._clock() + LOCK_SECONDS
 
     def unlock(self, row: int) -> None:
         """Unlock a pair."""
@@ -54,8 +55,8 @@ class ReviewSession:
     Args:
         rows: row of each pair by its name, in order of review.
         shared: whether every reviewer labels the pair, shape (n_pairs,); other pairs get one label.
-        journal: answers so far, gets new ones; answers to pairs of older samples are ignored.
-        clock: monotonic seconds, for locks.
+        journal: holds the answers so far, and receives new ones; answers to pairs of older samples are ignored.
+        clock: returns monotonic seconds, for locks.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class ReviewSession:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._rows, self._shared, self._journal = rows, shared, journal
+        self._rows = rows
+        self._shared = shared
+        self._journal = journal
         self._labels = np.zeros(len(shared), np.int64)
         self._locks = ReviewLocks(len(shared), clock)
         self._reviewers: dict[str, Reviewer] = {}
@@ -90,7 +93,8 @@ class ReviewSession:
         """Progress of a reviewer and of the review."""
         with self._changing:
             person = self._reviewer(reviewer)
-            free, locked_rows = self._free(person), self._locks.locked_by_others(person.number) & ~self._shared
+            free = self._free(person)
+            locked_rows = self._locks.locked_by_others(person.number) & ~self._shared
             return ReviewProgress(
                 answered=len(person.answers),
                 skipped=sum(answer.relevance is None for answer in person.answers.values()),
@@ -146,19 +150,19 @@ class ReviewSession:
         """Store an answer durably.
 
         Args:
-            reviewer: name.
-            pair: the pair.
+            reviewer: name of the reviewer.
+            pair: the pair that is answered.
             relevance: 0 or a grade; None skips the pair.
-            rationale: optional.
-            shown: the reviewer could see the judge's verdict.
+            rationale: the reviewer's reason, if given.
+            shown: whether the reviewer could see the judge's verdict.
 
         Returns:
             False if it equals the reviewer's current answer, which is not stored again.
         """
         person = self._reviewer(reviewer)
         with person.writing:
-            before = person.answers.get(self._rows[pair.name])
-            if before and (before.relevance, before.rationale) == (relevance, rationale):
+            current_answer = person.answers.get(self._rows[pair.name])
+            if current_answer and (current_answer.relevance, current_answer.rationale) == (relevance, rationale):
                 return False
             ids = (pair.tenant, pair.query_id, pair.chunk_id)
             self._store_answer(ReviewAnswer(*ids, reviewer, relevance, datetime.now(UTC), rationale, judge_shown=shown))
@@ -172,10 +176,10 @@ class ReviewSession:
         """
         person = self._reviewer(reviewer)
         with person.writing:
-            last = self.last_answer(reviewer)
-            if last is None or last.pair != name:
+            last_answer = self.last_answer(reviewer)
+            if last_answer is None or last_answer.pair != name:
                 return False
-            self._store_answer(replace(last, undone=True, answered_at=datetime.now(UTC)))
+            self._store_answer(replace(last_answer, undone=True, answered_at=datetime.now(UTC)))
         return True
 
     def rows_for(self, reviewer: str) -> NDArray[np.int64]:
@@ -193,8 +197,8 @@ class ReviewSession:
         if row is None:
             return
         with self._changing:
-            before = self._reviewer(answer.reviewer).apply(row, answer)
-            self._labels[row] += _is_label(answer) - _is_label(before)
+            replaced_answer = self._reviewer(answer.reviewer).apply(row, answer)
+            self._labels[row] += _is_label(answer) - _is_label(replaced_answer)
             if not answer.undone:
                 self._locks.unlock(row)
 
@@ -205,6 +209,7 @@ class ReviewSession:
             return self._reviewers[name]
 
     def _free(self, person: Reviewer) -> NDArray[np.bool_]:
+        """Whether the reviewer may still answer each pair, ignoring locks, shape (n_pairs,)."""
         free: NDArray[np.bool_] = ~person.answered & (self._shared | (self._labels == 0))
         return free
 
@@ -214,6 +219,8 @@ def _is_label(answer: ReviewAnswer | None) -> int:
 
 
 NAME_CHARACTERS = 60
+"""Maximum length of a reviewer's name."""
+
 _JOINERS = {0x200C: "", 0x200D: ""}  # zero-width joiners of Persian and Indic scripts
 
 
@@ -222,11 +229,11 @@ class ReviewProgress:
     """Progress of a reviewer, in numbers of pairs.
 
     Attributes:
-        answered: labelled or skipped by the reviewer.
-        skipped: skipped by the reviewer.
-        n_remaining: still to be answered by the reviewer, without locked ones.
-        elsewhere: still to be answered, locked by others.
-        labelled: labelled by anyone.
+        answered: pairs labelled or skipped by the reviewer.
+        skipped: pairs skipped by the reviewer.
+        n_remaining: pairs still to be answered by the reviewer, without locked ones.
+        elsewhere: pairs still to be answered, but locked by others.
+        labelled: pairs labelled by anyone.
         pairs: all pairs.
     """
 
@@ -243,7 +250,7 @@ class Reviewer:
     """State of a reviewer.
 
     Attributes:
-        number: from 0.
+        number: number of the reviewer, from 0.
         answered: whether each pair has a current answer, shape (n_pairs,).
         answers: current answers by row, in the order given.
         retracted: retracted answers not given again, by row, in the order retracted.
@@ -258,14 +265,14 @@ class Reviewer:
 
     def apply(self, row: int, answer: ReviewAnswer) -> ReviewAnswer | None:
         """Apply an answer or its retraction; returns the answer that it replaces."""
-        before = self.answers.pop(row, None)
+        replaced_answer = self.answers.pop(row, None)
         self.retracted.pop(row, None)
         self.answered[row] = not answer.undone
         if answer.undone:
-            self.retracted[row] = before or answer
+            self.retracted[row] = replaced_answer or answer
         else:
             self.answers[row] = answer
-        return before
+        return replaced_answer
 
 
 def reviewer_name(text: str) -> str | None:

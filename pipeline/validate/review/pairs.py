@@ -63,11 +63,11 @@ class ReviewPair:
     """One pair of the sample.
 
     Attributes:
-        position: of the chunk in its document, from 0.
-        fenced: the chunk begins within fenced code.
+        position: position of the chunk in its document, from 0.
+        fenced: whether the chunk begins within fenced code.
         query_number: which of the sample's queries it is, from 1.
         query_pair: which of the query's `query_pairs` pairs it is, from 1.
-        relevant, probability, grade: the judge's; always None in a blind review.
+        relevant, probability, grade: the judge's verdict; always None in a blind review.
     """
 
     tenant: str
@@ -130,21 +130,21 @@ class ReviewPairs:
         return ReviewPair(**self._pairs.slice(row, 1).to_pylist()[0])
 
     def neighbors(self, row: int) -> tuple[Neighbour | None, Neighbour | None]:
-        """The chunks before and after a pair's chunk; None at the document's ends.
+        """Look up the chunks before and after a pair's chunk; None at the document's ends.
 
         Raises:
             ArtifactError: the run was rebuilt.
         """
         pair = self[row]
         neighbor_rows = self._query_rows(_AROUND, tenant=pair.tenant, doc_id=pair.doc_id, place=pair.position)
-        by_place = {
+        chunk_by_position = {
             neighbor["position"]: Neighbour(neighbor["heading"], neighbor["text"], neighbor["fenced"])
             for neighbor in neighbor_rows
         }
-        return by_place.get(pair.position - 1), by_place.get(pair.position + 1)
+        return chunk_by_position.get(pair.position - 1), chunk_by_position.get(pair.position + 1)
 
     def document(self, row: int) -> JudgeReply:
-        """A pair's document, with its chunk.
+        """Look up a pair's document, with its chunk.
 
         Raises:
             ArtifactError: the run was rebuilt.
@@ -169,8 +169,8 @@ def open_review_pairs(tables: Tables, *, show_judge: bool) -> Iterator[ReviewPai
     """Open the sample's pairs; a context manager.
 
     Args:
-        tables: TABLES_READ, and `verdicts` if the judge is shown.
-        show_judge: load verdicts.
+        tables: must contain `TABLES_READ`, and `verdicts` if the judge is shown.
+        show_judge: whether to load the judge's verdicts.
 
     Raises:
         ArtifactError: the sample is empty, or has a query or chunk that the run no longer has.
@@ -186,6 +186,8 @@ def _check(pairs: pa.Table, url: str) -> None:
     if not pairs.num_rows:
         raise ArtifactError(f"the sample of {url} is empty; raise review.query_share or review.max_pairs")
     for name, text in (("query_id", "query"), ("chunk_id", "text")):
-        lost = pairs[name].filter(pc.is_null(pairs[text]))
-        if len(lost):
-            raise ArtifactError(f"the sample of {url} has {name} {lost[0].as_py()!r}, which the run no longer has")
+        unknown_ids = pairs[name].filter(pc.is_null(pairs[text]))
+        if len(unknown_ids):
+            raise ArtifactError(
+                f"the sample of {url} has {name} {unknown_ids[0].as_py()!r}, which the run no longer has"
+            )

@@ -20,6 +20,7 @@ JUDGE_COLUMNS = ("judge", "probability")
 NAME = "pair"
 SKIP = "skip"
 
+# First characters that make a spreadsheet run a cell as a formula; the apostrophe marks cells escaped before.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 _GRADE = re.compile(r"(\d{1,9})([.,]0+)?")
 
@@ -44,6 +45,8 @@ class ImportResult:
 
 @dataclass(frozen=True)
 class _SheetRow:
+    """A valid row: its line in the file (from 1), the row of its pair, and the answer."""
+
     line: int
     row: int
     relevance: int | None
@@ -75,6 +78,7 @@ def export_sheet(path: Path, pairs: ReviewPairs, session: ReviewSession, reviewe
 
 
 def _cells(pair: ReviewPair, session: ReviewSession, reviewer: str, row: int, *, show_judge: bool) -> Iterator[str]:
+    """Yield the cells of a pair's row, in the order of `COLUMNS`."""
     yield from (pair.tenant, pair.query_id, pair.chunk_id, pair.query, pair.title or "", pair.heading or "", pair.text)
     answer = session.answer_of(reviewer, row)
     yield "" if answer is None else SKIP if answer.relevance is None else str(answer.relevance)
@@ -93,37 +97,37 @@ def import_sheet(path: Path, pairs: ReviewPairs, session: ReviewSession, reviewe
     Raises:
         InputError: the file cannot be read, or a column is missing.
     """
-    done = ImportResult()
+    outcome = ImportResult()
     rows_by_pair: dict[int, list[_SheetRow]] = {}
     header, rows = _read(path)
     for line, cells in rows:
-        read = _parse_row(line, cells, header, pairs, scale)
-        if isinstance(read, _SheetRow):
-            rows_by_pair.setdefault(read.row, []).append(read)
-        elif read is None:
-            done.empty += 1
+        parsed = _parse_row(line, cells, header, pairs, scale)
+        if isinstance(parsed, _SheetRow):
+            rows_by_pair.setdefault(parsed.row, []).append(parsed)
+        elif parsed is None:
+            outcome.empty += 1
         else:
-            done.refused.append(read)
+            outcome.refused.append(parsed)
     shown = JUDGE_COLUMNS[0] in header
     for row, pair_rows in rows_by_pair.items():
         if len({(sheet_row.relevance, sheet_row.rationale) for sheet_row in pair_rows}) > 1:
-            lines = " and ".join(str(sheet_row.line) for sheet_row in pair_rows)
-            done.refused += [
-                RefusedRow(sheet_row.line, f"lines {lines} have different answers to one pair")
+            line_numbers = " and ".join(str(sheet_row.line) for sheet_row in pair_rows)
+            outcome.refused += [
+                RefusedRow(sheet_row.line, f"lines {line_numbers} have different answers to one pair")
                 for sheet_row in pair_rows
             ]
             continue
-        news = session.answer(reviewer, pairs[row], pair_rows[0].relevance, pair_rows[0].rationale, shown=shown)
-        done.new += news
-        done.n_known += not news
-    done.refused.sort(key=lambda sheet_row: sheet_row.line)
-    return done
+        is_new = session.answer(reviewer, pairs[row], pair_rows[0].relevance, pair_rows[0].rationale, shown=shown)
+        outcome.new += is_new
+        outcome.n_known += not is_new
+    outcome.refused.sort(key=lambda sheet_row: sheet_row.line)
+    return outcome
 
 
 def _parse_row(
     line: int, cells: list[str], header: list[str], pairs: ReviewPairs, scale: Scale
 ) -> _SheetRow | RefusedRow | None:
-    """A row's answer; None if it is empty."""
+    """Parse a row: its answer, the reason why it is rejected, or None if it has no answer."""
     if len(cells) != len(header):
         return RefusedRow(line, f"{len(cells)} cells instead of {len(header)}")
     cells_by_name = dict(zip(header, map(_unescape_formula, cells), strict=True))
@@ -143,7 +147,7 @@ def _parse_row(
 
 
 def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The header, and each row with the line it begins on."""
+    """Read the header, and each row with the line it begins on."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = file.readline()

@@ -19,7 +19,8 @@ from darklode.pipeline.mine.term_weighting.port import TermWeighter, Tokenizer, 
 from darklode.schemas.paths import FilePath
 from darklode.schemas.settings import CacheSettings
 
-_ASKED, _OPTIONAL = ("term", "importance"), ("tenant", "query")
+_REQUIRED = ("term", "importance")
+_OPTIONAL = ("tenant", "query")
 Terms = dict[tuple[str, ...], float]
 
 
@@ -87,16 +88,18 @@ class TableTermWeighter(TermWeighter):
         return {" ".join(words): share for words, share in (own or self._look_up(tenant, text)).items()}
 
     def _look_up(self, tenant: str, text: str) -> Terms:
+        """The terms of a text with their importances; the longest match wins, from left to right."""
         tenant_weights = self._weights_by_tenant.get(tenant, self._weights_by_tenant[""])
         words = tuple(self._tokens.tokenize(text))
         terms_found: Terms = {}
-        at = 0
-        while at < len(words):
-            sizes = range(min(self._longest, len(words) - at), 0, -1)
-            size = next((size for size in sizes if words[at : at + size] in tenant_weights), 0)
+        start = 0
+        while start < len(words):
+            sizes = range(min(self._longest, len(words) - start), 0, -1)
+            size = next((size for size in sizes if words[start : start + size] in tenant_weights), 0)
             if size:
-                terms_found[words[at : at + size]] = tenant_weights[words[at : at + size]]
-            at += size or 1
+                term = words[start : start + size]
+                terms_found[term] = tenant_weights[term]
+            start += size or 1
         return terms_found
 
     def _add(self, row: dict[str, str | None], where: str) -> None:
@@ -137,14 +140,14 @@ def _rows(path: Path) -> pa.Table:
         rows = pq.read_table(path) if path.suffix.lower() == ".parquet" else _csv(path)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be read: {error}; save it as CSV (UTF-8, with a header) or Parquet") from None
-    if missing := [name for name in _ASKED if name not in rows.column_names]:
+    if missing := [name for name in _REQUIRED if name not in rows.column_names]:
         raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(rows.column_names)}")
-    columns = {name: _text(rows, name) for name in (*_ASKED, *_OPTIONAL)}
+    columns = {name: _text(rows, name) for name in (*_REQUIRED, *_OPTIONAL)}
     return pa.table(columns)
 
 
 def _csv(path: Path) -> pa.Table:
-    names = dict.fromkeys((*_ASKED, *_OPTIONAL), pa.string())
+    names = dict.fromkeys((*_REQUIRED, *_OPTIONAL), pa.string())
     parse = pa_csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True)
     return pa_csv.read_csv(path, parse_options=parse, convert_options=pa_csv.ConvertOptions(column_types=names))
 

@@ -1,4 +1,4 @@
-"""Retrievers, a file each: a kind's settings, how it is built on a tenant's chunks, and what names it."""
+"""Kinds of retrievers, one file each: the settings of a kind, and how it is built on a tenant's chunks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RetrieverKind(RetrieverSettings):
-    """Settings of one kind of retriever, and how they become one: plain data, so that it can travel.
+    """Settings of a kind of retriever, and its builder. Plain data, so that it can be pickled for other machines.
 
     A kind is named in `pool.retrievers` by its own name, or by a name of the section `retrievers`, where it has
     settings other than its defaults.
@@ -23,22 +23,22 @@ class RetrieverKind(RetrieverSettings):
 
     @classmethod
     def from_settings(cls, _settings: Settings) -> Self:
-        """The kind as its own name in `pool.retrievers` means it: with its defaults."""
+        """The kind with its defaults, which its own name in `pool.retrievers` refers to."""
         return cls.model_validate({})
 
     @abstractmethod
     def __call__(self, corpus: Corpus) -> Retriever:
-        """Fit, index or open what is searched; called once for each tenant's chunks."""
+        """Build the retriever: fit, index or open what it searches; called once per tenant."""
 
     @property
     def identity(self) -> Any:
-        """All that can change its lists besides texts and depth: the kind, with its keys where it has any."""
+        """Everything besides texts and depth that can change the hits: the kind, and its settings if it has any."""
         keys = self.decisive()
         return keys if len(keys) > 1 else self.kind
 
     @property
     def shares(self) -> str:
-        """Kinds that name the same fit the same things on the chunks, and are kept on one machine."""
+        """Kinds with the same value share fitted data and are searched on one machine."""
         return self.kind
 
 
@@ -46,21 +46,21 @@ class FittedKind(RetrieverKind):
     """A kind whose encoder is fitted on the corpus itself.
 
     Attributes:
-        FEEDBACK: whether the query moves towards the best chunks that BM25 found for it.
+        FEEDBACK: use pseudo-relevance feedback, see `Feedback`.
     """
 
     FEEDBACK: ClassVar[bool] = False
 
     @abstractmethod
     def fit(self, corpus: Corpus) -> TermVectors:
-        """The encoder of the corpus."""
+        """Fit the encoder on the corpus."""
 
     def __call__(self, corpus: Corpus) -> Retriever:
         from threadpoolctl import threadpool_limits
 
         from darklode.pipeline.retrieve.retrievers.embedded import Dense, Feedback
 
-        with threadpool_limits(1):  # the number of threads would change a fit's last bits
+        with threadpool_limits(1):  # sums depend on the number of threads in their last bits
             encoder = self.fit(corpus)
         vectors = corpus.vectors(encoder)
         if self.FEEDBACK:
@@ -69,7 +69,7 @@ class FittedKind(RetrieverKind):
 
     @property
     def shares(self) -> str:
-        """A feedback retriever fits what the one that it is named after fits."""
+        """A feedback retriever shares fitted data with the retriever of the same name without feedback."""
         return self.kind.removesuffix("_feedback")
 
 
