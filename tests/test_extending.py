@@ -17,7 +17,7 @@ PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-bui
 
 CHECK = """
 import json, sys
-from darklode.flows import tools
+from darklode.flows import factories
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.kinds import as_kind
@@ -26,10 +26,10 @@ from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 import pyarrow as pa
 
 chosen = load_settings(assignments=sys.argv[1:])
-weighter = as_kind(chosen.planner, TermWeighterKind).term_weighter(Tables.empty("planner_terms"), chosen.cache)
+weighter = as_kind(chosen.term_weighting, TermWeighterKind).term_weighter(Tables.empty("planner_terms"), chosen.cache)
 queries = pa.table({"tenant": ["t"], "query_id": ["q"], "text": ["rotate signing secret"]})
 print(json.dumps({
-    "retrievers": tools.identities(tools.retrievers(chosen)),
+    "retrievers": factories.identities(factories.retrievers(chosen)),
     "judge": judge_identity(chosen.judge),
     "terms": weighter.terms(queries).select(["term", "importance"]).to_pylist(),
 }))
