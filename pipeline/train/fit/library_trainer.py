@@ -116,7 +116,7 @@ def _trainer(model: Any, trial: Trial[Any], training: LibraryTraining, arguments
     from sentence_transformers import SentenceTransformerTrainer
     from transformers import PrinterCallback, TrainerCallback
 
-    class TrialCallback(TrainerCallback):
+    class TrialBridge(TrainerCallback):
         """Runs the trial before the first step and after each."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
@@ -135,7 +135,7 @@ def _trainer(model: Any, trial: Trial[Any], training: LibraryTraining, arguments
         Dataset.from_dict({"label": list(range(training.n_rows))}),
         loss=training.loss,
         data_collator=training.collator,
-        callbacks=[TrialCallback()],
+        callbacks=[TrialBridge()],
         optimizers=(training.optimizer, training.schedule),
     )
     trainer.remove_callback(PrinterCallback)

@@ -62,7 +62,7 @@ def test_noisy_points_give_constants_within_their_errors() -> None:
 def test_an_exponent_at_its_bound_is_told_with_the_product_that_can_be() -> None:
     sizes = np.geomspace(1e5, 1e6, 8)
     found = fit(SIZE, points(sizes, (2e6 / sizes) ** 6.5))
-    (said,) = found.form.ends(found.at, found.frame)
+    (said,) = found.form.bounds_hit(found.at, found.frame)
     assert found.constants["beta"] == pytest.approx(5, rel=1e-2)
     assert said.startswith("beta is at its bound 5: only beta·B = ")
 

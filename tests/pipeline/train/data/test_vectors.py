@@ -73,7 +73,7 @@ def test_the_order_in_which_a_cache_was_filled_changes_no_byte_of_training(adapt
 def test_vectors_that_stay_in_their_files_are_the_same(adapted: Adapted, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = adapted.out.tables()
     held, wanted = adapted.base.open(tables), np.array([7, 0, 7, 100])
-    monkeypatch.setattr(vectors_module, "HELD", 0)
+    monkeypatch.setattr(vectors_module, "MAX_CACHED_BYTES", 0)
     stored = adapted.base.open(tables)
     assert stored.take(wanted).tobytes() == held.take(wanted).tobytes()
     assert len(stored.take(wanted)) == 4

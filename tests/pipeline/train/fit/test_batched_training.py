@@ -45,7 +45,7 @@ def test_all_that_wait_are_trained_at_once_as_if_alone(task: Task, monkeypatch: 
     assert sizes == [3, 2, 1]
     assert [len(one) for one in found] == [1, 3, 0, 2]
     for place, courses in enumerate(found):
-        alone = batched_training.alone(StackedTrial(task, 1e-3, place, lambda *_: None), SHORT)
+        alone = batched_training.train_single(StackedTrial(task, 1e-3, place, lambda *_: None), SHORT)
         assert all(
             one.best_weights["0.weight"].tobytes() == alone.best_weights["0.weight"].tobytes() for one in courses
         )

@@ -16,10 +16,10 @@ import json, os, sys
 from darklode.pipeline.train import processes
 if processes.is_leader():
     for number in range(3):
-        processes.broadcast_order((number, "x"))
-    processes.broadcast_order(None)
+        processes.broadcast_work_item((number, "x"))
+    processes.broadcast_work_item(None)
 else:
-    open(sys.argv[1], "w").write(json.dumps(list(processes.orders())))
+    open(sys.argv[1], "w").write(json.dumps(list(processes.work_items())))
 """
 
 

@@ -117,7 +117,7 @@ def test_with_one_cluster_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
     first, _, third = steps(base, adapted.settings)[:3]
     out.execute(first.plan(out), first.execute)
-    with pytest.raises(ArtifactError, match="all queries with a positive are of one cluster"):
+    with pytest.raises(ArtifactError, match="all queries with a positive are in one cluster"):
         out.execute(third.plan(out), third.execute)
 
 

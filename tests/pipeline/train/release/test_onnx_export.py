@@ -63,7 +63,7 @@ def test_a_head_is_in_the_graph_and_nothing_of_darklode_is_needed(copied: Adapte
     assert same(copied, tmp_path)
     about = json.loads(copied.store.read("onnx/about.json") or b"")
     assert (about["difference"], about["adapter"], about["prompt"]) == (off, copied.id, "ask ")
-    assert off <= onnx_export.CLOSE
+    assert off <= onnx_export.MAX_DIFFERENCE
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")

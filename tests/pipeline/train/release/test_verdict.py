@@ -76,7 +76,7 @@ def test_how_a_setting_was_chosen_is_said(tmp_path: Path) -> None:
     ("given", "reason"),
     [
         ({"share": 0.0}, "no setting was better than the base, selected on 1,200 validation queries"),
-        ({"share": 0.0, "folds": 5}, "than the base when chosen by cross-validation, 5 folds of clusters, on 1,200"),
+        ({"share": 0.0, "folds": 5}, "than the base, selected by cross-validation, 5 folds of clusters, on 1,200"),
         ({"own": 0}, "every test query shares a positive with training"),
         ({"low": -0.01, "detectable": 0.08}, r"undecided: .* which can detect 0.131; label about 237 more"),
         ({"low": 0.001, "p": 0.06}, "undecided: .* which can detect 0.101; label about 92 more"),

@@ -75,7 +75,7 @@ def test_what_cannot_be_begun_with_is_refused(shipped: Path) -> None:
     adapter, encoder = Adapter.open(str(shipped / "adapter")), model_in(shipped)
     with pytest.raises(SettingsError, match=r"adapt\.method lora always starts from the base"):
         load_initial_head(adapter, TENANT, encoder, "lora")
-    with pytest.raises(SettingsError, match="is no ffn head"):
+    with pytest.raises(SettingsError, match="is not a ffn head"):
         load_initial_head(adapter, TENANT, encoder, "ffn")
     with pytest.raises(DoesNotFit, match="belongs to the tenant acme, not to other"):
         load_initial_head(adapter, "other", encoder, "linear")
