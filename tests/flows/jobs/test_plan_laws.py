@@ -108,7 +108,7 @@ def test_a_budget_buys_labels_and_a_file_becomes_a_batch_that_build_reads(folder
 
 
 def test_a_plan_that_is_asked_again_judges_no_point_anew(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(fit_stage, "judge")
+    monkeypatch.delattr(fit_stage, "find_law")
     (row,) = (
         row for row in read(plan_laws(folder, PlanRequest(budget=90, per_label=0.9)), "law_plan") if row["money"] == 90
     )

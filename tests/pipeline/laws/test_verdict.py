@@ -95,7 +95,7 @@ def test_the_largest_of_a_grid_are_those_of_the_largest_size_and_of_the_largest_
 
 
 def test_a_width_is_told_finer_than_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdict, "WIDE", 0.001)
+    monkeypatch.setattr(verdict, "MAX_INTERVAL", 0.001)
     found = judged(SIZES, noisy((600 / SIZES) ** 0.4 + 0.8, 0.003))
     assert found.verdict == UNKNOWN
     assert re.search(r"is ±[1-9]?\d\.\d%; at most", found.reason)

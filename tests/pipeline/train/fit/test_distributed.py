@@ -13,13 +13,13 @@ from helpers.environment import with_paths
 
 TOLD = """
 import json, os, sys
-from darklode.pipeline.train import processes
-if processes.is_leader():
+from darklode.pipeline.train.fit import distributed
+if distributed.is_leader():
     for number in range(3):
-        processes.broadcast_work_item((number, "x"))
-    processes.broadcast_work_item(None)
+        distributed.broadcast_work_item((number, "x"))
+    distributed.broadcast_work_item(None)
 else:
-    open(sys.argv[1], "w").write(json.dumps(list(processes.work_items())))
+    open(sys.argv[1], "w").write(json.dumps(list(distributed.work_items())))
 """
 
 
