@@ -87,7 +87,7 @@ def test_two_encoders_without_parameters_are_not_fitted_as_one(tmp_path: Path) -
 def test_what_stands_is_not_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(tmp_path / "a")
     (judged,) = found_of(run.tables("law_points").read("law_points")).values()
-    monkeypatch.delattr(fit_stage, "judge")
+    monkeypatch.delattr(fit_stage, "find_law")
     (found,) = accepted_laws(run.tables("law_points", "law_verdicts")).values()
     assert (found.verdict, found.reason) == (judged.verdict, judged.reason)
     assert (found.plateau == judged.plateau).all()

@@ -13,13 +13,13 @@ from helpers.environment import with_paths
 
 TOLD = """
 import json, os, sys
-from darklode.pipeline.train import processes
-if processes.is_leader():
+from darklode.pipeline.train.fit import distributed
+if distributed.is_leader():
     for number in range(3):
-        processes.broadcast_order((number, "x"))
-    processes.broadcast_order(None)
+        distributed.broadcast_work_item((number, "x"))
+    distributed.broadcast_work_item(None)
 else:
-    open(sys.argv[1], "w").write(json.dumps(list(processes.orders())))
+    open(sys.argv[1], "w").write(json.dumps(list(distributed.work_items())))
 """
 
 
