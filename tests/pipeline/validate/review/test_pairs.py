@@ -100,7 +100,7 @@ def test_a_sample_of_pairs_that_are_gone_is_refused(run: Run) -> None:
     with pytest.raises(ArtifactError, match=r"has chunk_id 'doc9#9'"), opened(run):
         pass
     sample(run, [(TENANT, "q9", "doc0#0")], [0])
-    with pytest.raises(ArtifactError, match=r"names query_id 'q9'"), opened(run):
+    with pytest.raises(ArtifactError, match=r"has query_id 'q9'"), opened(run):
         pass
 
 
