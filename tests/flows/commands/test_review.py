@@ -72,7 +72,7 @@ def test_a_review_says_where_it_is_and_how_far_it_came(run: Run, alone: Environm
         said = server.log.read_text()
     assert "20 pairs of 4 queries, 7 of them for every reviewer; the judge's verdicts are hidden\n" in said
     assert "\n0 of 20 pairs are labelled\n" in said
-    assert said.endswith("\n1 of 20 pairs are labelled (Ann 1); the same command goes on\n")
+    assert said.endswith("\n1 of 20 pairs are labelled (Ann 1). Run the same command again to continue.\n")
     token = urlsplit(server.url).path.strip("/")
     assert said.count(token) == 1  # the address, and no log of requests
     assert (tmp_path / "run" / "review" / "token").read_text() == token
