@@ -109,7 +109,7 @@ def test_kill_9_loses_no_answer_that_was_confirmed(
     assert len(on_disk) < 400 + 2 * 134  # it was killed in the middle
     with running(run, alone, tmp_path, "--port", port) as again:
         assert again.url == server.url
-        assert f"\n{len({one.split()[1] for one in on_disk})} of 400 pairs are labelled (by " in again.log.read_text()
+        assert f"\n{len({one.split()[1] for one in on_disk})} of 400 pairs are labelled (" in again.log.read_text()
         with tab.expect_navigation():  # the page that was open goes on
             tab.keyboard.press("0")
         assert tab.locator("#passage").get_attribute("data-pair") not in (None, first)
@@ -159,7 +159,7 @@ def test_a_sheet_there_and_back(call: Call, run: Run, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.csv"
     out = call("review", run.store.url, "--export-sheet", sheet, "--reviewer", " Ann ")
     assert (out.code, out.err) == (0, "")
-    assert out.out.startswith(f"20 pairs for Ann in {sheet}\n")
+    assert out.out.startswith(f"Wrote 20 pairs for Ann to {sheet}\n")
     assert "(0: not relevant, 1: relevant, or skip)" in out.out
     with sheet.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
