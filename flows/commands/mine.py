@@ -90,10 +90,7 @@ def mine(
     check: CheckOption = False,
 ) -> None:
     """Mine a search log into triplets; run it again to process only new days."""
-    if date and (first or last):
-        raise CommandLineError("use either --date for one day, or --from and --to for a range")
-    if (first is None) != (last is None):
-        raise CommandLineError("--from and --to must be given together; use --date for one day")
+    _check_dates(date, first, last)
     extra = [f"mining.test_from={json.dumps(test_from.date().isoformat())}"] if test_from else []
     config_file = read_project(config, preset)
     logs, docs = config_file.path("logs", logs, "--logs"), config_file.path("docs", docs, "--docs")
@@ -133,6 +130,13 @@ def mine(
         _print_decision_commands(error)
         raise
     _summarise(Run(out), settings)
+
+
+def _check_dates(date: datetime | None, first: datetime | None, last: datetime | None) -> None:
+    if date and (first or last):
+        raise CommandLineError("use either --date for one day, or --from and --to for a range")
+    if (first is None) != (last is None):
+        raise CommandLineError("--from and --to must be given together; use --date for one day")
 
 
 def _print_decision_commands(error: HeldBack) -> None:
