@@ -88,12 +88,12 @@ def test_what_stands_is_left_alone_and_what_is_missing_is_made_again(indexed: Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["flat", "ivfpq", "ivfpq_fastscan"])
 def test_an_update_finds_what_a_full_fill_with_the_same_codes_finds(indexed: Path, tmp_path: Path, kind: str) -> None:
-    bytes_ = {} if kind == "flat" else {"bytes": 8}
+    bytes_ = {} if kind == "flat" else {"code_size": 8}
     if kind == "ivfpq":
         folder = copied(indexed / "index", tmp_path / "index")
     else:
         settings = settings_in(indexed)
-        settings["index"] = {"kind": kind, "queries": 20, **bytes_}
+        settings["index"] = {"kind": kind, "tuning_queries": 20, **bytes_}
         folder = tmp_path / "index"
         build_index(str(indexed / "vectors.parquet"), str(indexed / "model"), str(folder), settings)
     source, ids, vectors = changed(tmp_path)
@@ -106,7 +106,7 @@ def test_an_update_finds_what_a_full_fill_with_the_same_codes_finds(indexed: Pat
             full = from_bytes(bytes(to_bytes(searcher._finder.index)), "")
             full.reset()
             full.add_with_ids(vectors, texts["number"].to_numpy())
-        numbers, scores = replace(searcher._finder, index=full, gone=np.empty(0, np.int64)).find(
+        numbers, scores = replace(searcher._finder, index=full, removed=np.empty(0, np.int64)).find(
             vectors, 10, facts["effort"]
         )
     np.testing.assert_allclose(found.scores, scores, atol=1e-6)
