@@ -111,7 +111,7 @@ def first(tmp_path_factory: pytest.TempPathFactory, served: Environment) -> Path
     options = [part for name, folder in PLACES.items() for part in (f"--{name}", str(root / folder))]
     options += ["--config", str(settings_file(root)), "--test-days", "2", "--share-with", GUARD]
     ended = run_inside([DARKLODE, "adapt", "nightly", *options], served)
-    one_line(ended, f"no test query of the tenant {GUARD} is labelled", 3)
+    one_line(ended, f"tenant {GUARD} has no labelled test queries", 3)
     assert states(served) == ["Held"]
     return root
 
@@ -131,7 +131,7 @@ def root(first: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_what_the_gate_refuses_is_not_live(first: Path) -> None:
-    with pytest.raises(NoLift, match=f"no test query of the tenant {GUARD} is labelled"):
+    with pytest.raises(NoLift, match=f"tenant {GUARD} has no labelled test queries"):
         night(first, share_with=[GUARD])
     assert live(first) == {}
     assert read(Run(str(first / "out")), "adapter_verdict")[0]["shipped"] == "adapted"

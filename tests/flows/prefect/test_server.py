@@ -71,7 +71,7 @@ def test_a_server_that_cannot_start_says_why(home: Path) -> None:
     with own_server(COMMAND) as server, pytest.raises(MissingPart) as raised:
         server.wait()
     assert "the temporary Prefect server ended with exit code " in str(raised.value)
-    assert "a folder that can be written (PREFECT_HOME), or a server of yours (PREFECT_API_URL)" in str(raised.value)
+    assert "set PREFECT_HOME to a writable folder, or PREFECT_API_URL to a server of yours" in str(raised.value)
     assert "unable to open database file" in str(raised.value).partition("End of its log:")[2]
 
 

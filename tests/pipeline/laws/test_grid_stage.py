@@ -113,5 +113,5 @@ def test_encoders_differ_in_parameters_and_cells_may_be_trained_anywhere(tmp_pat
     refused = settings.model_copy(update={"laws": LawSettings(train_sizes=(0, 10))})
     (step,) = [step for step in steps(bases, refused) if step.stage.name == GRID.name]
     plan = step.plan(outs[0])
-    with pytest.raises(SettingsError, match="size 0 has no place"):
+    with pytest.raises(SettingsError, match="size 0 is not allowed"):
         outs[0].execute(plan, step.execute)

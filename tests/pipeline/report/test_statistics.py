@@ -92,7 +92,7 @@ def test_a_run_that_nobody_reviewed_says_nothing(run: Run) -> None:
     text = card(run, Settings())
     assert "reviewers" not in text
     assert "Release" not in text
-    assert "Whose labels" not in text
+    assert "Label sources" not in text
 
 
 def test_reviewers_who_saw_the_verdict_are_a_caveat(run: Run) -> None:

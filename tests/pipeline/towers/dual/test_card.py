@@ -13,5 +13,5 @@ def test_the_card_tells_all_of_it(both: Trained) -> None:
     for title in ("Scores", "Trials", "Training history", "How to use it", "Limits"):
         assert f"## {title}" in page
     assert "39 triplets, 1 without a title, 1 without a negative" in page
-    assert "the three-view\nform, which is not ScalingNote's" in page
+    assert "an encoder uses three poolings instead, which differs from ScalingNote." in " ".join(page.split())
     assert 'SentenceTransformer("towers", truncate_dim=2)' in page
