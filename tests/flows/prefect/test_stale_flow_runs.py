@@ -184,7 +184,7 @@ def test_a_killed_workers_run_starts_again_and_no_two_run_at_once(queue: Queue, 
     with queue.worker("first") as worker:
         wait_for(queue.log, "the first run")
         started = family(worker.pid)
-        guards = [one for one in started if "left_running" in " ".join(one.cmdline())]
+        guards = [one for one in started if "stale_flow_runs" in " ".join(one.cmdline())]
         assert len(guards) == 1
         kill([one for one in started if not guard_survives or one not in guards])
     lost = UUID(queue.log()[0][1])

@@ -52,9 +52,9 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
             DualCollator(stream, towers),
             torch.optim.AdamW(towers.parameters(), lr=RATE, weight_decay=DECAY),
         )
-        rates = schedule(optimiser, SHORT.steps)
+        rates = schedule(optimiser, SHORT.max_steps)
         values = [looked(both).score(towers)]
-        for _ in range(SHORT.steps):
+        for _ in range(SHORT.max_steps):
             given = tokens([{"label": int(slot)} for slot in stream.next()])
             parts = [
                 {name.removeprefix(side): one for name, one in given.items() if name.startswith(side)}
