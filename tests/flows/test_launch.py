@@ -48,4 +48,4 @@ def test_stages_that_stand_are_reported_once(sample_run: SampleRun, served: Envi
     printed = built(build_command(copied, "--set", "evaluate.n_resamples=50"), served)
     stood = STANDS.findall(printed)
     assert len(stood) == len(set(stood)) == 13
-    assert re.search(r"^audit: bootstrap: 1000 → 50\n✓ audit ", printed, re.M)
+    assert re.search(r"^audit: n_resamples: 1000 → 50\n✓ audit ", printed, re.M)

@@ -14,7 +14,7 @@ def test_doctor_on_a_healthy_machine(call: Call, monkeypatch: pytest.MonkeyPatch
     shown = call("doctor")
     assert (shown.code, shown.err) == (0, "")
     assert re.search(r"^prefect +ok +3\.8", shown.out, re.M)
-    assert re.search(r"^prefect server +ok +PREFECT_API_URL answers", shown.out, re.M)
+    assert re.search(r"^prefect server +ok +PREFECT_API_URL is reachable", shown.out, re.M)
     assert re.search(r"^preset embedded +ok +judge embedded", shown.out, re.M)
 
 

@@ -213,7 +213,7 @@ def test_days_that_wait_and_what_the_gate_refused_are_told_together() -> None:
 
 @pytest.mark.slow
 def test_what_cannot_be_asked_for(root: Path) -> None:
-    with pytest.raises(SettingsError, match="a head of its own"):
+    with pytest.raises(SettingsError, match="exclude each other"):
         night(root, tenants=["all"], share_with=[GUARD])
     shutil.rmtree(root / "adapters", ignore_errors=True)
     (root / "adapters").mkdir()
