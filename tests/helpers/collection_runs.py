@@ -69,7 +69,10 @@ def evaluate_run(run: Run, systems: Mapping[str, Any], settings: EvaluateSetting
     steps = [
         Step(OF_A_BUILD, call(of_a_build)),
         Step(OF_CHUNKS, ranking, untracked=("systems", "identities")),
-        Step(EVALUATE, call(evaluate, settings.only("measures", "n_resamples", "permutations"), systems=list(systems), seed=13)),
+        Step(
+            EVALUATE,
+            call(evaluate, settings.only("measures", "n_resamples", "permutations"), systems=list(systems), seed=13),
+        ),
     ]
     for step in steps:
         run.execute(step.plan(run), step.execute)
