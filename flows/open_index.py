@@ -163,10 +163,8 @@ def _serve_run(
     source = open_vector_source(folder, settings, first, tenant, next(iter(adapters.values()), None))
     for name, adapter in adapters.items():
         _require_same(adapter, encoders[name].encoder_id(), source.tenant, folder)
-    texts, cache = (
-        IndexedTexts(source.text_tables(), file),
-        EmbeddingCache(settings.cache.root, settings.cache.vector_dtype),
-    )
+    texts = IndexedTexts(source.text_tables(), file)
+    cache = EmbeddingCache(settings.cache.root, settings.cache.vector_dtype)
     opened = {
         encoder_settings.encoder_id(): Deferred(encoder_settings, settings.cache.root)
         for encoder_settings in encoders.values()

@@ -118,11 +118,9 @@ def steps(
     run: Run, vector_source: VectorSource, settings: Settings, adapter: Adapter | None, spread: Spread = here
 ) -> list[Step]:
     """The steps in data order."""
-    index_settings, seed, location = (
-        settings.index,
-        settings.seed,
-        IndexLocation(run.store, settings.index.refine_factor > 1),
-    )
+    index_settings = settings.index
+    seed = settings.seed
+    location = IndexLocation(run.store, settings.index.refine_factor > 1)
     return [
         Step(TEXTS, call(write_indexed_texts), lambda: _content(vector_source), source=vector_source),
         Step(
@@ -161,11 +159,9 @@ def steps(
 
 def update_steps(run: Run, vector_source: VectorSource, settings: Settings, facts: Facts) -> list[Step]:
     """The steps of an update: nothing is fitted."""
-    index_settings, trained, location = (
-        settings.index,
-        facts["codebook"],
-        IndexLocation(run.store, settings.index.refine_factor > 1),
-    )
+    index_settings = settings.index
+    trained = facts["codebook"]
+    location = IndexLocation(run.store, settings.index.refine_factor > 1)
     opening = IndexOpening(run.store, facts["built"], facts["rerank"], index_settings.truncate_dim)
     return [
         Step(TEXTS, call(update_indexed_texts, trained=trained), lambda: _content(vector_source), source=vector_source),

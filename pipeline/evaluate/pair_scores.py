@@ -79,10 +79,8 @@ def _products(
     text: NDArray[np.int64],
 ) -> Floats:
     """Inner products; equal to exact search up to rounding."""
-    encoder, cache = (
-        Deferred(builder.encoder, builder.cache.root),
-        EmbeddingCache(builder.cache.root, builder.cache.vector_dtype),
-    )
+    encoder = Deferred(builder.encoder, builder.cache.root)
+    cache = EmbeddingCache(builder.cache.root, builder.cache.vector_dtype)
     documents = CachedTexts(encoder, cache)
     vectors = np.concatenate([documents(batch) for batch in _iterate_hashes(chunks)])
     of_queries = CachedQueries(encoder, cache)(query_texts)

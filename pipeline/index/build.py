@@ -168,10 +168,8 @@ def update_files(
     if codebook_of(index) != trained:
         raise ArtifactError(f"{location.store.path(FILE)} has another codebook than {trained}; build the index again")
     indexed_numbers = numbers_in(index)
-    removed, added = (
-        indexed_numbers[~is_member(indexed_numbers, numbers)],
-        np.flatnonzero(~is_member(numbers, indexed_numbers)),
-    )
+    removed = indexed_numbers[~is_member(indexed_numbers, numbers)]
+    added = np.flatnonzero(~is_member(numbers, indexed_numbers))
     added = added[np.argsort(numbers[added])]
     with one_thread():
         if len(removed) and index_kind.SUPPORTS_REMOVAL:

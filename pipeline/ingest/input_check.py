@@ -71,11 +71,9 @@ def check_documents(path: str, settings: IngestSettings) -> list[str]:
         TooManyRejects: the stage would raise it; only checked if the whole source was read.
     """
     choice = choose_documents(path, settings.documents.format)
-    columns, seen_keys, intake = (
-        document_columns(settings.documents.columns),
-        SeenKeys(),
-        _preview_intake("documents", path),
-    )
+    columns = document_columns(settings.documents.columns)
+    seen_keys = SeenKeys()
+    intake = _preview_intake("documents", path)
 
     def use(block: RowBlock) -> None:
         documents.select_usable(block, intake, seen_keys, settings)

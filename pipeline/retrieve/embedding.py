@@ -87,10 +87,8 @@ def _note(name: str, work: Work) -> str:
 
 def embed(shard: Embedding) -> Pieces:
     """Encode the missing texts of a shard; the result is rows of `Work`."""
-    encoder, cache = (
-        Deferred(shard.encoder, shard.cache.root),
-        EmbeddingCache(shard.cache.root, shard.cache.vector_dtype),
-    )
+    encoder = Deferred(shard.encoder, shard.cache.root)
+    cache = EmbeddingCache(shard.cache.root, shard.cache.vector_dtype)
     texts = _queries(shard.tables) if shard.queries else _own_texts(shard)
     for work in encode_missing(encoder, cache, texts, queries=shard.queries):
         yield pa.Table.from_pylist([asdict(work)])

@@ -181,11 +181,9 @@ def build(  # noqa: PLR0913 (the options of the command)
     if human:
         changes["judge.human_labels"] = str(human)
     resolved = _settings(project.preset, config, settings, changes)
-    documents, log, target = (
-        _resolve_path(project, "docs", docs),
-        _resolve_path(project, "queries", queries),
-        _resolve_path(project, "out", out),
-    )
+    documents = _resolve_path(project, "docs", docs)
+    log = _resolve_path(project, "queries", queries)
+    target = _resolve_path(project, "out", out)
     from darklode.flows import preflight
     from darklode.flows.jobs.build_benchmark import build_benchmark
 
@@ -234,11 +232,9 @@ def mine(  # noqa: PLR0913 (the options of the command)
     project = read_project(_path(config), preset)
     changes = {"mining.test_from": test_from.isoformat()} if test_from else {}
     resolved = _settings(project.preset, config, settings, changes)
-    log, documents, target = (
-        _resolve_path(project, "logs", logs),
-        _resolve_path(project, "docs", docs),
-        _resolve_path(project, "mined", out),
-    )
+    log = _resolve_path(project, "logs", logs)
+    documents = _resolve_path(project, "docs", docs)
+    target = _resolve_path(project, "mined", out)
     from darklode.flows import preflight
     from darklode.flows.jobs.mine_logs import mine_logs
     from darklode.flows.night_summary import days

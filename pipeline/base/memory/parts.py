@@ -256,10 +256,8 @@ class PartIndex:
         self.names += readable
         ends = self.starts[-1] + np.cumsum([len(keys) for keys in readable.values()], dtype=np.int64)
         self.starts = np.append(self.starts, ends)
-        keys, loaded_names = (
-            np.concatenate([np.empty((0, 2), np.uint64), *readable.values()]),
-            {*readable, *self.damaged},
-        )
+        keys = np.concatenate([np.empty((0, 2), np.uint64), *readable.values()])
+        loaded_names = {*readable, *self.damaged}
         keys_by_name.clear()  # free memory: the index copies the keys
         readable.clear()
         self.keys.add(keys)

@@ -53,10 +53,8 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
     expected, layers, alone = queries.vectors, Layers(), dict[str, bytes]()
     if read_verdict(tables)["shipped"] == "adapted":
         method, (score, weights) = create_method(adapt, base), chosen(tables)
-        expected, alone = (
-            method.vectors(weights, score["share"], queries),
-            method.export_tensors(weights, score["share"]),
-        )
+        expected = method.vectors(weights, score["share"], queries)
+        alone = method.export_tensors(weights, score["share"])
         layers = method.apply_to_model(loaded, weights, score["share"])
     save_folder(
         run.store, mark, assemble_model(loaded, settings, layers), compare_vectors(queries.texts, expected), alone

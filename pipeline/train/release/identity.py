@@ -166,10 +166,8 @@ def _top_documents(
     facts = []
     for text, row_positions, row_scores in zip(query_texts, rows, scores, strict=True):
         texts_found = frozen.texts.take(pa.array(row_positions[row_positions >= 0]))
-        ids, rounded_scores = (
-            source.own_ids(texts_found["text_id"]),
-            [round(float(value), 6) for value in row_scores[row_positions >= 0]],
-        )
+        ids = source.own_ids(texts_found["text_id"])
+        rounded_scores = [round(float(value), 6) for value in row_scores[row_positions >= 0]]
         names = ("text_id", "hash", "score")
         rows_found = zip(ids.to_pylist(), texts_found["content_hash"].to_pylist(), rounded_scores, strict=True)
         facts.append({"text": text, "found": [dict(zip(names, value, strict=True)) for value in rows_found]})
