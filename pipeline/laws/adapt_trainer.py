@@ -58,7 +58,7 @@ class AdapterTrainer:
         is the untrained encoder.
         """
         method = create_method(self.adapt, data.base)
-        best: tuple[ValidationScore, float, Weights] | None = None
+        best_trial: tuple[ValidationScore, float, Weights] | None = None
         for setting in method.hyperparameters:
             name = f"{point.name}, {method.setting_name} {setting:g}"
 
@@ -70,10 +70,10 @@ class AdapterTrainer:
             score = ValidationScore(1.0, 0.0, 0)
             if data.can_select:
                 score = best_score(score_shares(task, method, weights))
-            if best is None or preference(score) > preference(best[0]):
-                best = score, setting, weights
-        assert best is not None
-        score, setting, weights = best
+            if best_trial is None or preference(score) > preference(best_trial[0]):
+                best_trial = score, setting, weights
+        assert best_trial is not None
+        score, setting, weights = best_trial
         n_pairs = len(task.pair_query)
         if not score.share:
             return replace(UNTRAINED, pairs=n_pairs)

@@ -69,7 +69,7 @@ class DualTowerTrainer:
 
     def train(self, data: GridData, task: Task, point: PointKey, on_progress: OnProgress) -> TrainedModel:
         """Train one trial per learning rate and temperature; return the best evaluated one, the first of equal ones."""
-        best: tuple[float, str, Weights | None] | None = None
+        best_trial: tuple[float, str, Weights | None] | None = None
         with tempfile.TemporaryDirectory(prefix="darklode-cell-") as scratch:
             triplets = write_point_triplets(data, task, point, scratch)
             sample = validation_sample_of(data.tables, data.base.sources, self.dual.eval_queries, data.seed)
@@ -82,11 +82,11 @@ class DualTowerTrainer:
                 trial = TrialSettings(rate, temperature, point.seed, keep_last=not data.can_select)
                 history = self._run_trial(data, triplets, sample, trial, on_step)
                 quality, step = history.best_point.validation, history.step
-                if best is None or quality > best[0]:
+                if best_trial is None or quality > best_trial[0]:
                     chosen = f"{name}, step {step}" if step else UNTRAINED.chosen
-                    best = quality, chosen, history.best_weights if step else None
-            assert best is not None
-            return TrainedModel(best[1], triplets.rows(TOWER_TRIPLETS.name), best[2])
+                    best_trial = quality, chosen, history.best_weights if step else None
+            assert best_trial is not None
+            return TrainedModel(best_trial[1], triplets.rows(TOWER_TRIPLETS.name), best_trial[2])
 
     def _run_trial(
         self, data: GridData, triplets: Tables, sample: ValidationSample, trial: TrialSettings, on_step: OnStep

@@ -131,14 +131,14 @@ class _SeededBaseline:
         from darklode.pipeline.train.fit.model_selection import best_score, preference, score_shares
 
         labelled_task, method = self.baseline.labels(task, self.seed), self.method
-        best: _SelectedModel | None = None
+        best_model: _SelectedModel | None = None
         for setting in method.hyperparameters:
             weights = self._fit(labelled_task, method, setting)
             model = _SelectedModel(setting, best_score(score_shares(task, method, weights)), weights)
-            if best is None or preference(model.score) > preference(best.score):
-                best = model
-        assert best is not None
-        return best
+            if best_model is None or preference(model.score) > preference(best_model.score):
+                best_model = model
+        assert best_model is not None
+        return best_model
 
     def _select_on_folds(self, task: Task, folds: Sequence[Task]) -> _SelectedModel:
         from darklode.pipeline.train.fit.model_selection import (
