@@ -105,7 +105,7 @@ def fetch(
     ] = None,
     assignments: SetOption = None,
 ) -> None:
-    """Store the answers of finished batches, or of answer files, in the verdict ledger."""
+    """Store answers of finished batches, or of answer files, in the ledger."""
     request = _BatchRequest(settings_of(run, assignments))
     if files:
         _read(files, request)
@@ -124,7 +124,7 @@ def forget(
     batch_id: Annotated[str, typer.Argument(metavar="ID", help="Batch id, as shown by `status` or `fetch`.")],
     assignments: SetOption = None,
 ) -> None:
-    """Forget a lost batch: its cost counts as spent and its pairs can be submitted again."""
+    """Forget a lost batch: its cost stays spent, its pairs can be submitted again."""
     from darklode.pipeline.judge.llm.batch_jobs import BatchJournal
 
     journal = BatchJournal(settings_of(None, assignments).cache.root)
