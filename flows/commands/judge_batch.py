@@ -124,7 +124,7 @@ def forget(
     batch_id: Annotated[str, typer.Argument(metavar="ID", help="Batch id, as shown by `status` or `fetch`.")],
     assignments: SetOption = None,
 ) -> None:
-    """Forget a lost batch: its cost stays spent, its pairs can be submitted again."""
+    """Forget a lost batch: its cost counts as spent; its pairs can be resubmitted."""
     from darklode.pipeline.judge.llm.batch_jobs import BatchJournal
 
     journal = BatchJournal(settings_of(None, assignments).cache.root)
