@@ -171,3 +171,12 @@ def test_state_survives_a_new_record(run: Run) -> None:
     assert load_checksummed(run.store.read("inputs.json") or b"") == {
         "kind": "mined", "logs": "/other", "docs": "/here", "refit_through": "2026-03-01"
     }  # fmt: skip
+
+
+def test_inputs_that_are_written_again_are_the_same_bytes(run: Run) -> None:
+    """Also with state that a later command added: else a run without news would change its files."""
+    write_inputs(run, DOCS)
+    update_inputs(run, pages="f00")
+    before = run.store.read("inputs.json")
+    write_inputs(run, DOCS)
+    assert run.store.read("inputs.json") == before
