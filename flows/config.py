@@ -1,6 +1,6 @@
 """Settings from a preset, a file and the command line, each overriding the one before it.
 
-What a file for `--config` may say besides settings: where things lie, and the preset to start from.
+A file for `--config` may also contain paths and the name of a preset.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from darklode.schemas.settings import Settings
 DEFAULT_PRESET = "embedded"
 
 BESIDES = ("paths", "preset")
-"""Keys of a settings file that are no settings: see `project`."""
+"""Keys of a settings file that are no settings; `read_project` reads them."""
 
 
 def presets() -> list[str]:
@@ -37,9 +37,9 @@ def load_settings(
     assignments: Sequence[str] = (),
     values: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Settings in force: the preset, then the file, then nested sections, then each `section.key=value` (YAML).
+    """Merge the preset, the file, nested sections, and each `section.key=value` (YAML), in this order.
 
-    What none of them names has the default of the kind that they choose in the end.
+    Other settings have the defaults of the resulting kinds.
 
     Raises:
         SettingsError: an unknown preset or key (with the nearest known one), a value out of bounds, a file that is
@@ -50,7 +50,7 @@ def load_settings(
 
 
 def file_settings(file: Path) -> dict[str, Any]:
-    """The settings in a file, as nested sections; relative paths are those of its folder.
+    """The settings in a file, as nested sections; its relative paths start at its folder.
 
     Raises:
         SettingsError: as for `read_config`.
@@ -60,7 +60,7 @@ def file_settings(file: Path) -> dict[str, Any]:
 
 
 def changed_values(config: Path | None, assignments: Sequence[str] | None) -> dict[str, Any]:
-    """What `--config` and `--set` say, as nested sections, for commands whose other settings come from a run.
+    """Settings from `--config` and `--set`, as nested sections, for commands whose other settings come from a run.
 
     Raises:
         SettingsError: as for `load_settings`.
@@ -81,7 +81,7 @@ def overrides(assignments: Sequence[str]) -> dict[str, Any]:
     """Nested sections from `section.key=value` texts; a later one wins.
 
     Raises:
-        SettingsError: a text of another form, or a value that is not YAML.
+        SettingsError: a text without `=`, or a value that is not YAML.
     """
     values: dict[str, Any] = {}
     wrong: list[str] = []
@@ -96,7 +96,7 @@ def overrides(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def resolve(values: Mapping[str, Any]) -> Settings:
-    """Settings from nested plain values; relative paths are those of the folder at hand.
+    """Settings from nested plain values; relative paths start at the working folder.
 
     Raises:
         SettingsError: as for `load_settings`.
@@ -108,47 +108,47 @@ def resolve(values: Mapping[str, Any]) -> Settings:
         wrong: dict[str, list[Any]] = {}
         for detail in error.errors():
             if not any(_is_below(detail["loc"], key.path) for key in unknown):
-                wrong.setdefault(_setting(detail["loc"]), []).append(detail)
-        refusals = [_refusal(where, details) for where, details in wrong.items()]
-        raise SettingsError(*(key.message for key in unknown), *refusals) from error
+                wrong.setdefault(_setting_at(detail["loc"]), []).append(detail)
+        error_messages = [_error_message(where, details) for where, details in wrong.items()]
+        raise SettingsError(*(key.message for key in unknown), *error_messages) from error
     if unknown:
         raise SettingsError(*(key.message for key in unknown))
     return settings
 
 
 def _with_paths(values: Mapping[str, Any], unknown: Sequence[UnknownKey]) -> Mapping[str, Any]:
-    """The values with relative paths resolved; as they are where some are unknown, since they will be refused."""
+    """The values with absolute paths; unchanged if a key is unknown, because `resolve` then raises an error."""
     return values if unknown else resolve_paths(values, Path(), Settings)
 
 
 def _is_below(location: Sequence[int | str], path: str) -> bool:
-    """Whether pydantic means an unknown key or what is below it."""
+    """Whether the location of a validation error is an unknown key or below one."""
     return f"{'.'.join(map(str, location))}.".startswith(f"{path}.")
 
 
-def _refusal(where: str, wrong: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong with one setting; the members of a union each say why it is not theirs."""
+def _error_message(where: str, wrong: Sequence[Mapping[str, Any]]) -> str:
+    """Error message for one setting, with the reason of each member of a union."""
     reasons = dict.fromkeys(str(error["msg"]).removeprefix("Value error, ") for error in wrong)
     return f"{where}: {' or '.join(reasons)}{_wrong_value(wrong[0]['input'])}"
 
 
 def recorded_settings(text: bytes | str) -> Settings:
-    """The settings that a run wrote down, of an earlier version, too, in which there may have been others."""
+    """The recorded settings of a run; former settings of sections with a kind are dropped."""
     return resolve(without_former_keys(yaml.safe_load(text)))
 
 
-def _no_preset(name: str) -> str:
+def _unknown_preset_message(name: str) -> str:
     return f"there is no preset {name}; {nearest(name, presets())}"
 
 
 def preset_values(name: str) -> dict[str, Any]:
-    """What a preset says, as nested sections.
+    """The settings of a preset, as nested sections.
 
     Raises:
-        SettingsError: there is none of this name.
+        SettingsError: unknown preset.
     """
     if name not in presets():
-        raise SettingsError(_no_preset(name))
+        raise SettingsError(_unknown_preset_message(name))
     return _yaml(files("darklode.flows").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8"), name)
 
 
@@ -190,14 +190,14 @@ def _scalar(value: str, text: str) -> Any:
         raise CommandLineError(f"--set {text}: the value is not YAML") from error
 
 
-def _setting(location: tuple[int | str, ...]) -> str:
-    """The setting that pydantic means: it goes on with list indices and the members of a union."""
+def _setting_at(location: tuple[int | str, ...]) -> str:
+    """The setting at the location of a validation error, without list indices and members of a union."""
     paths = [".".join(map(str, location[:length])) for length in range(1, len(location) + 1)]
     return next((path for path in paths if path in known_keys()), paths[-1])
 
 
 def _wrong_value(value: Any) -> str:
-    """The value that was wrong, for an error's text; not if it may hold an address with a password or a key."""
+    """The invalid value, for an error message; empty if it may be a URL with a password or a key."""
     shown = repr(value)
     return "" if "://" in shown and {"@", "?"} & set(shown) else f" (got {shown})"
 
@@ -207,19 +207,19 @@ PATHS = ("docs", "queries", "logs", "out", "mined")
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A file's paths, by `PATHS`, and its preset.
+    """Paths of a settings file, by the names in `PATHS`, and its preset.
 
-    Relative paths are those of the file's folder, so that a nightly job may start anywhere.
+    Relative paths start at the file's folder, so they do not depend on the working folder.
     """
 
     paths: Mapping[str, str]
     preset: str
 
     def path(self, name: str, value: str | None, option: str) -> str:
-        """What the command line gives, or the file.
+        """The path from the command line, or else from the file.
 
         Raises:
-            BadParameter: neither does.
+            BadParameter: neither has it.
         """
         path_value = value if value is not None else self.paths.get(name)
         if path_value is None:
@@ -228,10 +228,10 @@ class ConfigFile:
         return path_value
 
     def place(self, name: str, value: str | None) -> str:
-        """What is given where there is no command line, or the file's.
+        """The path from a flow's parameter, or else from the file.
 
         Raises:
-            SettingsError: neither says it.
+            SettingsError: neither has it.
         """
         path_value = value if value is not None else self.paths.get(name)
         if path_value is None:
@@ -242,14 +242,14 @@ class ConfigFile:
 
 
 def read_project(config: str | Path | None, preset: str | None = None) -> ConfigFile:
-    """What the file says besides settings; nothing where there is no file. A `preset` that is given wins.
+    """Paths and preset of a settings file; no paths without a file. `preset` overrides the file's.
 
     Raises:
-        SettingsError: the file cannot be read, or names a path that is none of `PATHS`.
-        CommandLineError: there is no such preset.
+        SettingsError: the file cannot be read, or has a path that is not in `PATHS`.
+        CommandLineError: unknown preset.
     """
     if preset is not None and preset not in presets():
-        raise CommandLineError(_no_preset(preset))
+        raise CommandLineError(_unknown_preset_message(preset))
     if config is None:
         return ConfigFile({}, preset or DEFAULT_PRESET)
     config = Path(config)
@@ -263,7 +263,7 @@ def read_project(config: str | Path | None, preset: str | None = None) -> Config
 
 
 def _check_sections(values: Mapping[str, Any]) -> None:
-    """See that a file's sections are known: what is wrong within them depends on preset and options, too."""
+    """Check the names of a file's sections; errors inside a section depend on preset and options, too."""
     unknown = list(unknown_keys({key: value for key, value in values.items() if key not in Settings.model_fields}))
     if unknown:
         raise SettingsError(*(key.message for key in unknown))

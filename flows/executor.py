@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Manifest, Run, Step
 
 Progress = Callable[[int, int | None, str], None]
-"""Takes units done, units in total (None: unknown) and what is going on."""
+"""Receives the units done, the units in total (None: unknown), and a note on the current work."""
 
 
 class Executor(Protocol):

@@ -42,7 +42,7 @@ def ranker(settings: Settings, through: date | None) -> Ranker:
     """The ranker of documents for a log's queries: a judge, and the retrievers in `relevance.retrievers`.
 
     Args:
-        settings: in force.
+        settings: the settings to use.
         through: the last settled day of the log; the ranker sees the documents of that day until it is fitted again.
 
     Raises:
@@ -109,9 +109,9 @@ def retriever(name: str, where: str, settings: Settings) -> Builder:
     """A retriever by name: a built-in kind, one of the section `retrievers`, or an encoder of the settings.
 
     Args:
-        name: of the retriever.
+        name: name of the retriever.
         where: setting or option with the name, for the error.
-        settings: with its configuration.
+        settings: settings with its configuration.
 
     Raises:
         SettingsError: an unknown name.
@@ -134,8 +134,8 @@ def encoder(name: str, settings: Settings) -> EncoderKind:
     """An encoder by name: of the settings, a folder of both towers, or a sentence-transformers model.
 
     Args:
-        name: in the settings, a folder of `train-towers --stage 1`, or a model (its name, its folder, `package:NAME`).
-        settings: with encoders.
+        name: a name in the settings, a folder of `train-towers --stage 1`, or a model (name, folder or `package:NAME`).
+        settings: settings with encoders.
 
     Raises:
         SettingsError: the towers are in a bucket.

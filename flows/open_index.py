@@ -36,7 +36,7 @@ class ServedIndex:
 
     Attributes:
         service: answers requests.
-        settings: of the run or the index; its analyzer marks query terms.
+        settings: settings of the run or the index; their analyzer marks query terms.
         about: description of the searched texts.
     """
 
@@ -52,7 +52,7 @@ def open_service(
     """Search systems for one tenant's texts; each has answered a request, so its model is loaded.
 
     Args:
-        folder: of `darklode index`, or a run.
+        folder: output of `darklode index`, or a run.
         encoders: `base`, encoders of the settings, sentence-transformers models, and folders of `adapt` and
             `train-towers`; at most two different ones; empty: `base`.
         tenant: the tenant; None: that of the index or the encoders, or the only one.
@@ -159,21 +159,21 @@ def _serve_run(
     encoders = named_systems.encoders(settings)
     for encoder in encoders.values():
         encoder.fetch()
-    first = next(iter(encoders.values()))
-    source = open_vector_source(folder, settings, first, tenant, next(iter(adapters.values()), None))
+    first_encoder = next(iter(encoders.values()))
+    source = open_vector_source(folder, settings, first_encoder, tenant, next(iter(adapters.values()), None))
     for name, adapter in adapters.items():
         _require_same(adapter, encoders[name].encoder_id(), source.tenant, folder)
     texts = IndexedTexts(source.text_tables(), file)
     cache = EmbeddingCache(settings.cache.root, settings.cache.vector_dtype)
-    opened = {
+    deferred_encoders = {
         encoder_settings.encoder_id(): Deferred(encoder_settings, settings.cache.root)
         for encoder_settings in encoders.values()
     }
-    vectors = {key: chunk_vectors(encoder_settings, cache, texts) for key, encoder_settings in opened.items()}
+    vectors = {key: chunk_vectors(encoder, cache, texts) for key, encoder in deferred_encoders.items()}
     systems = dict[str, Retriever]()
     for name in named_systems.names:
         key = encoders[name].encoder_id()
-        encode = adapters[name].encode if name in adapters else opened[key].encode_queries
+        encode = adapters[name].encode if name in adapters else deferred_encoders[key].encode_queries
         systems[name] = Neural(name, encode, vectors[key], settings.vector_search)
     yield ServedIndex(SearchService(source.tenant, texts, systems), settings, f"{len(texts):,} texts, exact search")
 
@@ -182,7 +182,7 @@ def export_index(folder: str, engine: str, to: Path, encoder: str | None, tenant
     """Write the vectors of an index or a run for a search engine; returns the files.
 
     Args:
-        folder: of `darklode index`, or a run.
+        folder: output of `darklode index`, or a run.
         engine: name of the search engine.
         to: a new or empty folder.
         encoder: encoder of the vectors; required for a run, not allowed for an index.

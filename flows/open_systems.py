@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.flows import factories as tools
+from darklode.flows import factories
 from darklode.flows.config import resolve
 from darklode.flows.jobs.registry import write_report_of
 from darklode.flows.runs import (
@@ -59,7 +59,7 @@ def open_index(
     Args:
         url: the run's folder or prefix.
         tenant: the tenant; None: that of the adapters, or the only one.
-        adapters: that will search the texts.
+        adapters: adapters that will search the texts.
 
     Raises:
         ArtifactError: there is no finished run, or it has several tenants and none is given.
@@ -88,11 +88,11 @@ def systems(
     """Search systems by name, retrievers first; without names, the run's first retriever.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         mined: whether the run was mined from a log.
         encoders: `base`, folders of adapters or of both towers, encoders of the settings, or sentence-transformers
             models.
-        retrievers: of the settings.
+        retrievers: names of retrievers in the settings.
         adapters: the adapters among the encoders, by name.
 
     Raises:
@@ -103,14 +103,14 @@ def systems(
     names = retrievers
     if not encoders and not retrievers:
         names = (settings.relevance.retrievers if mined else settings.pool.retrievers)[:1] or (BM25,)
-    factories: dict[str, Factory] = {name: tools.retriever(name, "--retriever", settings) for name in names}
+    systems_by_name: dict[str, Factory] = {name: factories.retriever(name, "--retriever", settings) for name in names}
     for name in encoders:
         if name in adapters:
             adapter = adapters[name]
-            factories[name] = AdaptedBuilder(_neural(name, adapter.base, settings), adapter)
+            systems_by_name[name] = AdaptedBuilder(_neural(name, adapter.base, settings), adapter)
         else:
-            factories[name] = _neural(name, resolve_encoder(name, settings, adapters), settings)
-    return factories
+            systems_by_name[name] = _neural(name, resolve_encoder(name, settings, adapters), settings)
+    return systems_by_name
 
 
 def compressed_systems(url: str, index: TenantIndex, adapters: Mapping[str, Adapter]) -> dict[str, Factory]:
@@ -125,7 +125,7 @@ def resolve_encoder(name: str, settings: Settings, adapters: Mapping[str, Adapte
         CommandLineError: `base` is ambiguous.
     """
     if name != BASE:
-        return tools.encoder(name, settings)
+        return factories.encoder(name, settings)
     candidates: list[EncoderKind] = [adapter.base for adapter in adapters.values()] or [
         as_kind(section, EncoderKind) for section in settings.encoders.values()
     ]
@@ -184,8 +184,8 @@ def live_adapters(
     """Live adapters that a release is compared with: the tenant's own, and those of the tenants it is shared with.
 
     Args:
-        check: of the adapter against its tenant's texts.
-        registry: of live adapters.
+        check: check of the adapter against its tenant's texts.
+        registry: registry of live adapters.
         shared: other tenants of the run, or `all`.
 
     Raises:
@@ -194,7 +194,7 @@ def live_adapters(
     run, own_tenant = check.index.source.run.store.url, check.adapter.tenant
     other_tenants = check.index.source.tenants() if tuple(shared) == (ALL,) else sorted(set(shared))
     with ExitStack() as stack:
-        pairs = []
+        comparisons = []
         for tenant in [own_tenant, *(tenant_name for tenant_name in other_tenants if tenant_name != own_tenant)]:
             live = registry.live_adapter(tenant)
             if tenant == own_tenant and (live is None or live.id == check.adapter.id):
@@ -204,8 +204,8 @@ def live_adapters(
             old = AdaptedBuilder(base, live) if live else base
             learned = learned_queries([check.adapter, *([live] if live else [])])
             live_name = f"the live adapter {live.id}" if live else "the base"
-            pairs.append(LiveAdapters(index, AdaptedBuilder(base, check.adapter), old, live_name, learned))
-        yield pairs
+            comparisons.append(LiveAdapters(index, AdaptedBuilder(base, check.adapter), old, live_name, learned))
+        yield comparisons
 
 
 def release(adapter: str, index: str, registry: str, shared: Sequence[str] = (), force: str | None = None) -> str:
@@ -214,7 +214,7 @@ def release(adapter: str, index: str, registry: str, shared: Sequence[str] = (),
     Args:
         adapter: its folder.
         index: the run whose texts it will search.
-        registry: of released adapters.
+        registry: registry of released adapters.
         shared: other tenants to release it to, or `all`.
         force: reason to release it although it does not pass.
 
@@ -239,7 +239,7 @@ def _encoder_of_run(adapter: Adapter, settings: Settings) -> SentenceTransformer
     folder = Run(adapter.store.url)
     inputs = read_inputs(folder) if folder_kind(folder) else None
     name = inputs.encoder if isinstance(inputs, TrainedInputs) else None
-    encoder = tools.encoder(name, settings) if name else adapter.base
+    encoder = factories.encoder(name, settings) if name else adapter.base
     if not isinstance(encoder, SentenceTransformersSettings):
         raise DoesNotFit(
             f"{adapter.store.url} was adapted from {adapter.base.model}; encoders.{name} is now of kind {encoder.kind}"
@@ -252,7 +252,7 @@ def open_index_check(folder: str, values: Mapping[str, Any] | None = None) -> It
     """A check of an index against its source.
 
     Args:
-        folder: of `darklode index`.
+        folder: output of `darklode index`.
         values: overrides of the index's settings, as nested sections.
 
     Raises:
@@ -268,7 +268,7 @@ def index_settings(folder: str, values: Mapping[str, Any] | None = None) -> Sett
     """The settings that an index was built with.
 
     Args:
-        folder: of `darklode index`.
+        folder: output of `darklode index`.
         values: overrides, as nested sections.
     """
     settings = read_settings(Run(folder))
@@ -281,7 +281,7 @@ def swap_report(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, 
     Args:
         adapter: its folder.
         index: the run to search.
-        file: of live queries; None: the run's queries.
+        file: file of live queries; None: the run's queries.
 
     Returns:
         Rows of `swap`, most changed first, and the path of the report.

@@ -113,27 +113,27 @@ def _outcome(check: Check) -> list[str | DarklodeError]:
 
 def path_checks(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:
     """Checks of paths, which need no valid settings."""
-    return [*(lambda path=path: _readable(path) for path in inputs), lambda: _output(out, mined=mined)]
+    return [*(lambda path=path: _check_readable(path) for path in inputs), lambda: _check_output(out, mined=mined)]
 
 
 def build_checks(docs: str, queries: str, out: str, settings: Settings) -> list[Check]:
     """Checks of `build-benchmark`."""
     human = settings.judge.human_labels
     return [
-        lambda: _swapped_sources(docs, queries, settings.ingest),
+        lambda: _check_not_swapped(docs, queries, settings.ingest),
         lambda: check_documents(docs, settings.ingest),
         lambda: check_queries(queries, settings.ingest),
-        lambda: _languages(queries, settings),
-        lambda: _output(out, mined=False),
-        lambda: _labels(human, settings.ingest.tenant) if human else [],
+        lambda: _check_languages(queries, settings),
+        lambda: _check_output(out, mined=False),
+        lambda: _check_labels(human, settings.ingest.tenant) if human else [],
         lambda: _check_generated(settings.split.generated_queries),
-        lambda: _parts(out, settings, builders(settings)),
+        lambda: _check_parts(out, settings, builders(settings)),
         *_common_checks(out, settings),
     ]
 
 
-def _swapped_sources(docs: str, queries: str, settings: IngestSettings) -> list[str]:
-    """Detect `--docs` and `--queries` given in the wrong order.
+def _check_not_swapped(docs: str, queries: str, settings: IngestSettings) -> list[str]:
+    """Check that `--docs` and `--queries` are not swapped.
 
     Raises:
         InputError: both are readable only as the other.
@@ -165,8 +165,8 @@ def mining_checks(
         lambda: _check_decisions(logs, out, settings, dates, decisions),
         lambda: check_log(logs, settings.logs, settings.ingest, None if folder_kind(Run(out)) else dates, {}),
         lambda: check_documents(docs, settings.ingest),
-        lambda: _output(out, mined=True),
-        lambda: _parts(out, settings, mining_parts(settings)),
+        lambda: _check_output(out, mined=True),
+        lambda: _check_parts(out, settings, mining_parts(settings)),
         *_common_checks(out, settings),
     ]
 
@@ -189,13 +189,13 @@ def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:
         *([settings.evaluate.human_labels] if settings.evaluate.human_labels else []),
     ]
     return [
-        lambda: [note for file in files for note in _readable(file)],
-        lambda: _parts(out, settings, _retriever_parts(factories.named_systems(settings, mined=mined))),
+        lambda: [note for file in files for note in _check_readable(file)],
+        lambda: _check_parts(out, settings, _retriever_parts(factories.named_systems(settings, mined=mined))),
         *_common_checks(out, settings),
     ]
 
 
-def _languages(queries: str, settings: Settings) -> Iterator[str]:
+def _check_languages(queries: str, settings: Settings) -> Iterator[str]:
     """A note on languages of many queries that cleaning drops."""
     languages = settings.clean.languages
     if settings.clean.keep_all or not languages:
@@ -217,10 +217,10 @@ def language_setting(languages: Sequence[str]) -> str:
 
 
 def _common_checks(out: str, settings: Settings) -> list[Check]:
-    return [lambda: _prefect(out), lambda: check_runner(settings.runner), lambda: _cache(settings.cache)]
+    return [lambda: _check_prefect(out), lambda: check_runner(settings.runner), lambda: _check_cache(settings.cache)]
 
 
-def _prefect(out: str) -> list[str]:
+def _check_prefect(out: str) -> list[str]:
     """Check that a configured Prefect server answers; a complete run may not need it."""
     try:
         return check_configured()
@@ -264,8 +264,8 @@ def _retriever_parts(builders: Mapping[str, factories.Builder]) -> dict[str, Kin
     }
 
 
-def _parts(out: str, settings: Settings, parts: Mapping[str, KindSection]) -> Iterator[str]:
-    """Report what each part lacks; a problem that several share is reported once.
+def _check_parts(out: str, settings: Settings, parts: Mapping[str, KindSection]) -> Iterator[str]:
+    """Check what each part lacks; a problem that several parts share is reported once.
 
     A remote model that does not answer is only a note if the run is complete or the cache has its answers: no call may
     be needed.
@@ -305,28 +305,28 @@ def _check_decisions(
     sources = history.sources()
     partitions = partitions_of(remove_marker_files(list_files(logs, remote=True)), settings.logs.format)
     new = [partition for partition in partitions.values() if dates is None or partition.date in dates]
-    # the days of a new partition without a date are unknown until it is read; then the stage checks them
+    # the days of a new partition without a date are unknown until the stage reads and checks it
     if all(partition.date or partition.name in sources for partition in new):
         marks = history.marks() if Run(out).manifests() else {}
         list(decisions.decisions({**marks, **{partition.name: "" for partition in new if partition.date}}))
     return []
 
 
-def _output(out: str, *, mined: bool) -> list[str]:
+def _check_output(out: str, *, mined: bool) -> list[str]:
     run = output_run(out, MinedInputs if mined else BenchmarkInputs)
     if run.store.local is not None:
-        _writable(run.store.local, "--out")
+        _require_writable(run.store.local, "--out")
     return []
 
 
-def _cache(cache: CacheSettings) -> list[str]:
+def _check_cache(cache: CacheSettings) -> list[str]:
     store = PartFiles(cache.root, "verdicts", "judge", ()).store
     if store.local is not None:
-        _writable(store.local, "cache.root")
+        _require_writable(store.local, "cache.root")
     return []
 
 
-def _writable(folder: Path, option: str) -> None:
+def _require_writable(folder: Path, option: str) -> None:
     """Check that files can be created below a folder, which may not exist yet.
 
     Args:
@@ -347,7 +347,7 @@ def _writable(folder: Path, option: str) -> None:
         raise NotWritable(f"{option} {folder} cannot be created ({reason}); choose another folder") from error
 
 
-def _readable(path: str) -> list[str]:
+def _check_readable(path: str) -> list[str]:
     list_files(path, remote=True)
     return []
 
@@ -358,6 +358,6 @@ def _check_generated(folder: str | None) -> list[str]:
     return []
 
 
-def _labels(file: str, tenant: str) -> list[str]:
+def _check_labels(file: str, tenant: str) -> list[str]:
     read_labels(Path(file).expanduser(), tenant)
     return []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # slow to import, and commands such as `list` need neither
 
 INPUTS, SETTINGS = "inputs.json", "settings.yaml"
 PATHS = ("docs", "queries", "logs")
-"""Fields of `inputs.json` that hold paths; they are stored as absolute paths."""
+"""Fields of `inputs.json` whose path `write_run` checks for credentials and makes absolute."""
 
 ADAPTERS = {"adapter", "tenant-adapters", "comparison"}
 """Kinds of folders that `darklode adapt` makes."""
@@ -47,15 +47,16 @@ def no_run(run: Run) -> ArtifactError:
 
 
 def folder_kind(run: Run) -> str | None:
-    """The kind of a folder, such as `benchmark` or `index`; None if its `inputs.json` is missing or not ours."""
+    """The kind of a folder, such as `benchmark` or `index`; None without a valid `inputs.json`."""
     kind = run.store.read_object(INPUTS).get("kind")
     return kind if isinstance(kind, str) else None
 
 
 def is_adapter(run: Run) -> bool:
-    """Whether a folder may hold an adapted or distilled query encoder (both towers of stage 1 are none)."""
-    kind = folder_kind(run)
-    return kind in ADAPTERS or (kind == "towers" and run.store.read_object(INPUTS).get("stage") != 1)
+    """Whether a folder may hold an adapted or distilled query encoder; both towers of stage 1 are no such encoder."""
+    content = run.store.read_object(INPUTS)
+    kind = content.get("kind")
+    return kind in ADAPTERS or (kind == "towers" and content.get("stage") != 1)
 
 
 def read_inputs(run: Run) -> Inputs:
@@ -88,14 +89,14 @@ def read_inputs(run: Run) -> Inputs:
 
 
 def write_inputs(run: Run, inputs: Inputs) -> None:
-    """Write `inputs.json`; the state fields of inputs of the same kind are kept."""
+    """Write `inputs.json`; keeps the state fields of recorded inputs of the same kind."""
     from darklode.schemas.run_inputs import dump_inputs
 
     before = run.store.read_object(INPUTS) if inputs.state else {}
     same_kind = before.get("kind") == inputs.kind
     state = {name: before[name] for name in inputs.state if same_kind and name in before}
     content = state | dump_inputs(inputs)
-    # In the order of the fields: unchanged inputs are written as the same bytes.
+    # In the order of the fields, so that unchanged inputs are written as the same bytes.
     ordered = {name: content[name] for name in type(inputs).model_fields if name in content}
     run.store.write(INPUTS, dump_checksummed(ordered))
 
@@ -130,8 +131,8 @@ class RunRecord:
 
     Attributes:
         run: the folder.
-        inputs: of a benchmark, a mined run or generated queries.
-        settings: in force.
+        inputs: inputs of a benchmark, a mined run or generated queries.
+        settings: recorded settings.
     """
 
     run: Run
@@ -144,7 +145,7 @@ class RunRecord:
         return self.inputs.kind == "mined"
 
     def with_overrides(self, values: Mapping[str, Any]) -> Settings:
-        """The settings, overridden by nested sections.
+        """The settings, with overrides as nested sections.
 
         Raises:
             SettingsError: an unknown key, or a value out of bounds.
@@ -172,7 +173,7 @@ def write_run(run: Run, inputs: Inputs, settings: Settings) -> None:
     paths = {name: getattr(inputs, name) for name in PATHS if isinstance(getattr(inputs, name, None), str)}
     for path in paths.values():
         check_address(path)
-    # inputs.json first: it marks the folder as one of ours
+    # inputs.json first: it marks the folder as made by Darklode
     write_inputs(run, inputs.model_copy(update={name: to_absolute(path) for name, path in paths.items()}))
     write_settings(run, settings)
 
@@ -240,13 +241,13 @@ def output_run(url: str, inputs: type[FolderInputs]) -> Run:
 
 
 def check_record(run: Run) -> None:
-    """Check that inputs and settings of a folder are there and undamaged.
+    """Check that inputs and settings of a folder exist and are undamaged.
 
     Raises:
         ArtifactError: a file is missing or damaged; each is named.
     """
-    kind, content = folder_kind(run), run.store.read_object(INPUTS)
-    has_settings = kind != "laws" or not content.get("points")
+    content = run.store.read_object(INPUTS)
+    has_settings = content.get("kind") != "laws" or not content.get("points")
     names = [INPUTS, SETTINGS] if has_settings else [INPUTS]
     missing = [name for name in names if run.store.size(name) is None]
     faults = [f"{run.store.path(name)} is missing; {AGAIN}" for name in missing]

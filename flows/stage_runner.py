@@ -38,8 +38,8 @@ def finish(run: Run, settings: Settings, steps: list[Step]) -> None:
 
     Args:
         run: its stages are complete.
-        settings: in force.
-        steps: of the job that made it.
+        settings: the run's settings.
+        steps: steps of the job that made it.
     """
     from darklode.pipeline.report.card import card, mined_card
     from darklode.pipeline.report.caveats import caveats

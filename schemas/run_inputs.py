@@ -15,8 +15,8 @@ class FolderInputs(BaseModel):
     """Base of all kinds.
 
     Attributes:
-        description: what such a folder holds.
-        command: that makes it.
+        description: what such a folder holds, for messages.
+        command: command that makes it.
         state: fields that later commands set; writing the inputs again keeps them.
     """
 
@@ -38,7 +38,7 @@ class BenchmarkInputs(FolderInputs):
     Attributes:
         docs: documents.
         queries: query log.
-        pages: fingerprint of what card and report were made from.
+        pages: fingerprint of what the card and the report were made from.
     """
 
     description = "a benchmark"
@@ -57,9 +57,9 @@ class MinedInputs(FolderInputs):
     Attributes:
         logs: search log.
         docs: documents.
-        pages: fingerprint of what card and report were made from.
-        refit_through: the last day that term weights and click model are fitted on after `--refresh`.
-        notified_on: the last day (UTC) on which the webhook reported days held back.
+        pages: fingerprint of what the card and the report were made from.
+        refit_through: last day that term weights and click model are fitted on, set by `--refresh`.
+        notified_on: last day (UTC) on which the webhook reported days held back.
     """
 
     description = "mined triplets"
@@ -118,7 +118,7 @@ class TowersInputs(TrainedInputs):
     """Both towers (stage 1), or a distilled query tower (stage 2).
 
     Attributes:
-        stage: of ScalingNote.
+        stage: training stage of ScalingNote.
         teacher: folder of the adapter that the student was distilled from; None: the encoder itself.
         queries: files of further queries.
     """
@@ -159,9 +159,9 @@ class LawsInputs(FolderInputs):
     """Points and scaling laws.
 
     Attributes:
-        runs: that the points were trained on; empty if they were read from a file.
-        encoders: of the points.
-        points: the file that they were read from.
+        runs: folders of the runs that the points were trained on; empty if they were read from a file.
+        encoders: encoders of the points.
+        points: file that the points were read from.
     """
 
     description = "scaling laws"

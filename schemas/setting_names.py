@@ -29,7 +29,7 @@ REMOVED = {
     "semantic_ids.sample": "100 texts per centroid are used",
     "semantic_ids.iterations": "k-means runs 20 iterations",
 }
-"""Former settings and what replaced them. Recorded settings of older runs may contain those of `judge`."""
+"""Former settings and what replaced them. `without_former_keys` drops those of sections with a kind."""
 
 RENAMED_SECTIONS = {"planner": "term_weighting", "towers": "distill", "vectors": "vector_search"}
 
@@ -136,7 +136,7 @@ RENAMED = {
     "runner.cpus_per_task": "runner.num_cpus",
     "runner.gpus_per_task": "runner.num_gpus",
 }
-"""Former name → name. Former names are errors that name the new one; they are no aliases."""
+"""New names by former name. A former name is an error that gives the new name, not an alias."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class UnknownKey:
     """A key that is not a setting.
 
     Attributes:
-        path: the key; for an unknown kind its section, whose other keys cannot be checked.
+        path: the key; for an unknown kind, its section, whose other keys cannot be checked.
         message: error message with the new name of the setting, the kind that has it, or the nearest known key.
     """
 
@@ -168,20 +168,20 @@ class Key:
 
 
 def keys(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Key]:
-    """Every setting: those of sections, and for each built-in kind those that it adds."""
+    """Every setting: those of each section, and those that each built-in kind adds."""
     for name, field in model.model_fields.items():
         section, mark = section_in(field), kind_of(field)
         if section:
             yield from keys(section, f"{prefix}{name}.")
         elif mark and _is_section(field):
-            yield from _of_kinds(mark, f"{prefix}{name}.")
+            yield from _keys_of_kinds(mark, f"{prefix}{name}.")
         elif mark and _is_named(field):
-            yield from _of_kinds(mark, f"{prefix}{name}.{NAME}.")
+            yield from _keys_of_kinds(mark, f"{prefix}{name}.{NAME}.")
         else:
             yield Key(prefix + name, field)
 
 
-def _of_kinds(mark: OfKind, prefix: str) -> Iterator[Key]:
+def _keys_of_kinds(mark: OfKind, prefix: str) -> Iterator[Key]:
     yield from keys(mark.base, prefix)
     for kind in mark.group.own_kinds():
         own = mark.section(kind).model_fields.items()
@@ -220,30 +220,30 @@ def unknown_keys(
         if field is None:
             yield UnknownKey(f"{prefix}{name}", _unknown_key_message(f"{prefix}{name}", value))
         else:
-            yield from _child_keys(field, value, f"{prefix}{name}")
+            yield from _unknown_below(field, value, f"{prefix}{name}")
 
 
-def _child_keys(field: FieldInfo, value: Any, path: str) -> Iterator[UnknownKey]:
+def _unknown_below(field: FieldInfo, value: Any, path: str) -> Iterator[UnknownKey]:
     section, mark = section_in(field), kind_of(field)
     if (section or (mark and (_is_section(field) or _is_named(field)))) and not isinstance(value, Mapping):
-        yield _no_section(path)
+        yield _not_a_section(path)
     elif section:
         yield from unknown_keys(value, section, f"{path}.")
     elif mark and _is_section(field):
-        yield from _below_kind(mark, value, path)
+        yield from _unknown_in_kind(mark, value, path)
     elif mark and _is_named(field):
         for name, child in value.items():
-            yield from _below_kind(mark, child, f"{path}.{name}")
+            yield from _unknown_in_kind(mark, child, f"{path}.{name}")
     elif mark:
         for number, member in enumerate(value if isinstance(value, list | tuple) else ()):
-            yield from _below_kind(mark, member, f"{path}.{number}")
+            yield from _unknown_in_kind(mark, member, f"{path}.{number}")
     elif isinstance(value, Mapping) and get_origin(field.annotation) is not dict and value:
         yield UnknownKey(path, _unknown_key_message(path, value))
 
 
-def _below_kind(mark: OfKind, values: Any, path: str) -> Iterator[UnknownKey]:
+def _unknown_in_kind(mark: OfKind, values: Any, path: str) -> Iterator[UnknownKey]:
     if not isinstance(values, Mapping):
-        yield _no_section(path)
+        yield _not_a_section(path)
         return
     try:
         kind = mark.kind_in(values)
@@ -254,12 +254,12 @@ def _below_kind(mark: OfKind, values: Any, path: str) -> Iterator[UnknownKey]:
     for name, value in values.items():
         field = section.model_fields.get(name)
         if field is None:
-            yield UnknownKey(f"{path}.{name}", _not_of_this_kind(mark, kind, path, str(name)))
+            yield UnknownKey(f"{path}.{name}", _unknown_in_kind_message(mark, kind, path, str(name)))
         else:
-            yield from _child_keys(field, value, f"{path}.{name}")
+            yield from _unknown_below(field, value, f"{path}.{name}")
 
 
-def _no_section(path: str) -> UnknownKey:
+def _not_a_section(path: str) -> UnknownKey:
     return UnknownKey(path, f"{path} is a section; set {path}.<key> or leave it out")
 
 
@@ -278,7 +278,7 @@ def _changed_key_message(path: str, *names: str) -> str:
     """Error message for a key that was renamed or removed; empty for other keys.
 
     Args:
-        path: the key as it was given.
+        path: the key as the user gave it.
         names: its possible names in `REMOVED` and `RENAMED`.
     """
     for name in names:
@@ -291,8 +291,8 @@ def _changed_key_message(path: str, *names: str) -> str:
     return ""
 
 
-def _not_of_this_kind(mark: OfKind, kind: str, path: str, name: str) -> str:
-    """Says which kind has the key, or its new name, or the nearest known key."""
+def _unknown_in_kind_message(mark: OfKind, kind: str, path: str, name: str) -> str:
+    """Error message for a key that the kind does not have: its new name, the kinds that have it, or the nearest key."""
     section = path.partition(".")[0]
     if changed := _changed_key_message(f"{path}.{name}", f"{section}.{name}", f"{section}.{NAME}.{name}"):
         return changed
@@ -327,12 +327,12 @@ def _merge_value(field: FieldInfo | None, before: Mapping[str, Any], over: Mappi
     if field is None or mark is None:
         return merge(before, over, (section_in(field) if field else None) or Section)
     if _is_section(field):
-        return _of_one_kind(mark, before, over)
+        return _merge_section(mark, before, over)
     both = {name for name in before if isinstance(before[name], Mapping) and isinstance(over.get(name), Mapping)}
-    return {**before, **over, **{name: _of_one_kind(mark, before[name], over[name]) for name in both}}
+    return {**before, **over, **{name: _merge_section(mark, before[name], over[name]) for name in both}}
 
 
-def _of_one_kind(mark: OfKind, before: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_section(mark: OfKind, before: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     same = "kind" not in before or over.get("kind", before["kind"]) == before["kind"]
     return merge(
         {name: value for name, value in before.items() if same or name in mark.base.model_fields}, over, Section
@@ -340,7 +340,10 @@ def _of_one_kind(mark: OfKind, before: Mapping[str, Any], over: Mapping[str, Any
 
 
 def without_former_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Recorded values without `REMOVED` keys and without keys of other kinds, which older versions recorded, too."""
+    """Recorded values; in sections with a kind, without `REMOVED` keys and keys of other kinds.
+
+    Older versions recorded both.
+    """
     remaining = dict(values)
     for name, field in Settings.model_fields.items():
         mark = kind_of(field)
@@ -356,8 +359,8 @@ def without_former_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _own_values(mark: OfKind, values: Mapping[str, Any], section: str) -> dict[str, Any]:
     own = mark.section(mark.kind_in(values)).model_fields
-    other_kinds = {name for name in values if mark.kinds_with_key(name) or f"{section}.{name}" in REMOVED}
-    return {name: value for name, value in values.items() if name in own or name not in other_kinds}
+    foreign_keys = {name for name in values if mark.kinds_with_key(name) or f"{section}.{name}" in REMOVED}
+    return {name: value for name, value in values.items() if name in own or name not in foreign_keys}
 
 
 def iterate_leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

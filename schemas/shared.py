@@ -44,8 +44,6 @@ TruncateDim = Annotated[
 ]
 QueryPrompt = Annotated[str, Field(description="Text put before every query.")]
 DocumentPrompt = Annotated[str, Field(description="Text put before every chunk.")]
-
-
 BatchSize = "Texts or pairs per forward pass; kind openai: maximum number of texts per request."
 
 

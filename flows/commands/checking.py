@@ -48,15 +48,15 @@ def check_before(checks: Callable[[ModuleType], Sequence[Check]], *, only: bool,
         console.print("[dim]Checking inputs, settings, servers and models.[/dim]")
     from darklode.flows import preflight
 
-    problems = preflight.run_checks(checks(preflight))
-    for note in () if quiet else problems.notes:
+    results = preflight.run_checks(checks(preflight))
+    for note in () if quiet else results.notes:
         console.print(f"[yellow]note:[/yellow] {printable(note)}", soft_wrap=True)
     if not only:
-        problems.raise_errors()
+        results.raise_errors()
         return True
-    for message in (message for error in problems.errors for message in error.each):
+    for message in (message for error in results.errors for message in error.each):
         print_error(message)
-    if problems.errors:
+    if results.errors:
         raise typer.Exit(1)
     console.print("All checks passed.")
     return False

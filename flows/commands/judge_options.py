@@ -30,16 +30,19 @@ def settings_of(run: str | None, assignments: list[str] | None) -> Settings:
 def template_of(chosen: Settings) -> "RequestTemplate":
     """Request template that `darklode build` would use: the output format of stored verdicts or of the server.
 
-    Without stored verdicts and without a server, a warning is printed and the strictest format of judge.mode is used.
+    Without stored verdicts and without a server, uses the format of `judge.response_format` and prints a warning.
+
+    Raises:
+        DarklodeError: no server answers, and `judge.response_format` is auto.
     """
     from darklode.pipeline.judge.llm.judge import LlmJudge
     from darklode.pipeline.judge.llm.prompt import load_prompt
     from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 
     settings = language_model(chosen.judge)
-    impatient = settings.model_copy(update={"retry_timeout": min(settings.retry_timeout, _PROBE_SECONDS)})
+    probe_settings = settings.model_copy(update={"retry_timeout": min(settings.retry_timeout, _PROBE_SECONDS)})
     try:
-        return replace(LlmJudge(impatient, _warn, chosen.cache.root).template, settings=settings)
+        return replace(LlmJudge(probe_settings, _warn, chosen.cache.root).template, settings=settings)
     except SettingsError:
         raise
     except DarklodeError as error:

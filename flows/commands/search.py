@@ -66,19 +66,19 @@ def search(
     if not text.strip():
         raise CommandLineError("the query is empty; give a query after the run")
     adapters = open_systems.open_adapters(encoders)
-    with open_systems.open_index(run, tenant, list(adapters.values())) as (opened, made):
+    with open_systems.open_index(run, tenant, list(adapters.values())) as (tenant_index, record):
         systems = (
             open_systems.systems(
-                made.settings, mined=made.is_mined, encoders=encoders, retrievers=retrievers, adapters=adapters
+                record.settings, mined=record.is_mined, encoders=encoders, retrievers=retrievers, adapters=adapters
             )
             if encoders or retrievers or not index
             else {}
         )
-        systems |= open_systems.compressed_systems(index, opened, adapters) if index else {}
-        hits = opened.top(systems, [text], DEPTH).to_pylist()
-        words = opened.texts_by_id(sorted({row["text_id"] for row in hits}))
-        tenant_name = opened.tenant
-    lists = {name: [row | words[row["text_id"]] for row in hits if row["system"] == name] for name in systems}
+        systems |= open_systems.compressed_systems(index, tenant_index, adapters) if index else {}
+        hits = tenant_index.top(systems, [text], DEPTH).to_pylist()
+        texts_by_id = tenant_index.texts_by_id(sorted({row["text_id"] for row in hits}))
+        tenant_name = tenant_index.tenant
+    lists = {name: [row | texts_by_id[row["text_id"]] for row in hits if row["system"] == name] for name in systems}
     with answering(as_json) as answer:
         answer.fact("query", text)
         answer.fact("tenant", tenant_name)
@@ -87,7 +87,7 @@ def search(
             n_shared = len(set.intersection(*({row["text_id"] for row in rows} for rows in lists.values())))
             answer.fact("overlap", n_shared)
     if not as_json:
-        _show(text, lists, made.settings.bm25)
+        _show(text, lists, record.settings.bm25)
 
 
 def _select_fields(rows: Sequence[Row]) -> list[Row]:

@@ -145,8 +145,8 @@ def contents(base: BaseEncoder) -> dict[str, str]:
 def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start: str) -> BaseEncoder:
     """The base with the adapter that training starts from: the one that was live when the current rows came.
 
-    If the rows have not changed since the last training, so does the start not: a repeated night changes nothing. An
-    empty folder counts as a registry without releases.
+    If the rows have not changed since the last training, that training's start is used again: a repeated night changes
+    nothing. An empty folder counts as a registry without releases.
 
     Raises:
         ArtifactError: the folder is neither a registry nor an adapter.

@@ -50,7 +50,7 @@ def adapt_tenants(
         runs: folders or s3:// prefixes of builds and mined runs; the first one's settings are the base.
         encoder: name of an encoder in the settings, or a sentence-transformers model.
         out: folder or s3:// prefix of all adapters.
-        tenants: to adapt to; empty: all with triplets.
+        tenants: tenants to adapt to; empty: all with triplets.
         settings: overrides of the first run's settings.
         warm_start: a registry; each tenant's training starts from its live adapter.
 
@@ -97,16 +97,16 @@ def _step(  # noqa: PLR0913, PLR0917 (all that a tenant's training depends on)
 
     def job(tenant: str) -> TenantJob:
         tenant_settings = settings.model_copy(update={"adapt": settings.adapt.model_copy(update={"tenant": tenant})})
-        own = Run(f"{run.store.url}/{tenant_folder(tenant)}")
+        tenant_run = Run(f"{run.store.url}/{tenant_folder(tenant)}")
 
-        def open_base() -> tuple[list[Step], Callable[[], None]]:
-            initialized = initialized_base(own, base, tenant_settings, warm_start) if warm_start else base
-            write_run(own, adapter_inputs(origin.runs, origin.encoder, initialized), tenant_settings)
+        def begin() -> tuple[list[Step], Callable[[], None]]:
+            initialized = initialized_base(tenant_run, base, tenant_settings, warm_start) if warm_start else base
+            write_run(tenant_run, adapter_inputs(origin.runs, origin.encoder, initialized), tenant_settings)
             return steps(initialized, tenant_settings, judges), lambda: save_head(
-                own, initialized, tenant_settings.adapt
+                tenant_run, initialized, tenant_settings.adapt
             )
 
-        return TenantJob(tenant, own, open_base)
+        return TenantJob(tenant, tenant_run, begin)
 
     def inputs() -> dict[str, str]:
         return {

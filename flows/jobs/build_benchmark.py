@@ -79,43 +79,43 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
 
 def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:
     """The steps in data order."""
-    config, seed, judges = settings, settings.seed, Judges.from_settings(settings)
+    seed, judges = settings.seed, Judges.from_settings(settings)
     human, fitted = settings.judge.human_labels, settings.judge.threshold == "fitted"
     judging = ADAPTIVE_JUDGE if settings.judge.strategy == "adaptive" else JUDGE
     taken = ["calibration"] * fitted + ["human_labels"] * (human is not None and judges.can_learn)
     return [
         Step(
             INGEST_DOCUMENTS,
-            call(ingest_documents, config.ingest.but("queries")),
+            call(ingest_documents, settings.ingest.but("queries")),
             lambda: {"the documents' files": source_fingerprint(docs)},
             source=docs,
         ),
         Step(
             INGEST_QUERIES,
-            call(ingest_queries, config.ingest.but("documents")),
+            call(ingest_queries, settings.ingest.but("documents")),
             lambda: {"the queries' files": source_fingerprint(queries)},
             source=queries,
         ),
-        Step(CLEAN, call(clean, config.clean, seed=seed)),
+        Step(CLEAN, call(clean, settings.clean, seed=seed)),
         Step(
             SPLIT,
-            call(split, config.split.but("group_by"), seed=seed),
+            call(split, settings.split.but("group_by"), seed=seed),
             lambda: (
-                {"the generated queries": _content(config.split.generated_queries)}
-                if config.split.generated_queries
+                {"the generated queries": _content(settings.split.generated_queries)}
+                if settings.split.generated_queries
                 else {}
             ),
         ),
-        Step(CHUNK, call(chunk, config.chunk, spread), untracked=("spread",)),
+        Step(CHUNK, call(chunk, settings.chunk, spread), untracked=("spread",)),
         Step(
             SEARCH,
-            call(embed_and_search, config.pool.only("search_depth"), factories.retrievers(config), spread),
+            call(embed_and_search, settings.pool.only("search_depth"), factories.retrievers(settings), spread),
             untracked=("spread",),
         ),
-        Step(POOL_STAGE, call(pool, config.pool)),
+        Step(POOL_STAGE, call(pool, settings.pool)),
         Step(
             CALIBRATE.reading(*judges.tables_read),
-            call(_calibrate, judges, tenant=config.ingest.tenant, seed=seed) if human else call(_nothing),
+            call(_calibrate, judges, tenant=settings.ingest.tenant, seed=seed) if human else call(_nothing),
             lambda: {"the human labels": source_fingerprint(human)} if human else {},
         ),
         Step(
@@ -125,14 +125,14 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
             else call(judge_pool, judges, spread),
             untracked=("spread",),
         ),
-        Step(OVERRIDING_LABEL if config.labels.human_overrides else LABEL, call(write_qrels, config.labels)),
+        Step(OVERRIDING_LABEL if settings.labels.human_overrides else LABEL, call(write_qrels, settings.labels)),
         Step(
             TRIPLETS_STAGE,
-            call(triplets, config.triplets, apart=config.split.group_by == "cluster_and_positives", spread=spread),
+            call(triplets, settings.triplets, apart=settings.split.group_by == "cluster_and_positives", spread=spread),
             untracked=("spread",),
         ),
         Step(HELD_OUT.reading("queries", "qrels", "chunks"), call(held_out)),
-        Step(AUDIT, call(audit, config.evaluate.only("n_resamples"), depth=config.pool.depth, seed=seed)),
+        Step(AUDIT, call(audit, settings.evaluate.only("n_resamples"), depth=settings.pool.depth, seed=seed)),
     ]
 
 
@@ -184,15 +184,15 @@ def judge_pool(
 ) -> None:
     """Judge the pool, with the fitted threshold and the training labels of the calibration.
 
-    On a cluster, all verdicts are prefetched if depth is full; each round of adaptive judging depends on the last one.
+    On a cluster, the strategy `full` prefetches all verdicts; each round of `adaptive` depends on the previous one.
 
     Args:
-        tables: with `queries`, `chunks` and `pool`.
-        output: takes verdicts.
-        judges: of the settings.
+        tables: contains `queries`, `chunks` and `pool`.
+        output: receives verdicts.
+        judges: judges from the settings.
         spread: where verdicts are prefetched.
         calibration: tables of another run with the calibration; None: `tables`.
-        seed: of the pairs sampled at adaptive depth.
+        seed: random seed of the pairs sampled by the adaptive strategy.
     """
     ahead = spread is not here and judges.settings.strategy == "full"
     n_prefetched = prefetch_verdicts(tables, output, judges.settings, judges.cache, spread) if ahead else 0

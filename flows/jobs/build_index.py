@@ -86,7 +86,7 @@ def update_index(folder: str, source: str) -> str:
     """Bring an index up to date with added, changed and deleted texts; codebooks are not fitted again.
 
     Args:
-        folder: of `build_index`.
+        folder: folder of `build_index`.
         source: the run or the file of vectors in its current state.
 
     Returns:
@@ -118,9 +118,8 @@ def steps(
     run: Run, vector_source: VectorSource, settings: Settings, adapter: Adapter | None, spread: Spread = here
 ) -> list[Step]:
     """The steps in data order."""
-    index_settings = settings.index
-    seed = settings.seed
-    location = IndexLocation(run.store, settings.index.refine_factor > 1)
+    index_settings, seed = settings.index, settings.seed
+    location = IndexLocation(run.store, index_settings.refine_factor > 1)
     return [
         Step(TEXTS, call(write_indexed_texts), lambda: _content(vector_source), source=vector_source),
         Step(
@@ -161,7 +160,7 @@ def update_steps(run: Run, vector_source: VectorSource, settings: Settings, fact
     """The steps of an update: nothing is fitted."""
     index_settings = settings.index
     trained = facts["codebook"]
-    location = IndexLocation(run.store, settings.index.refine_factor > 1)
+    location = IndexLocation(run.store, index_settings.refine_factor > 1)
     opening = IndexOpening(run.store, facts["built"], facts["rerank"], index_settings.truncate_dim)
     return [
         Step(TEXTS, call(update_indexed_texts, trained=trained), lambda: _content(vector_source), source=vector_source),

@@ -42,7 +42,7 @@ def compare_adapters(
         encoder: name of an encoder in the settings, or a sentence-transformers model.
         out: folder or s3:// prefix of the comparison.
         settings: overrides of the first run's settings.
-        methods: to compare; empty: all methods of `adapt`. `joint` is compared only if named.
+        methods: methods to compare; empty: all methods of `adapt`. `joint` is compared only if named.
         seeds: number of trainings per method.
 
     Returns:

@@ -36,13 +36,14 @@ class Job:
     """What a command does.
 
     Attributes:
-        name: of the Prefect flow and its deployments.
-        function: what the command and the flow call; a flow returns a sentence that summarizes the result, or None.
+        name: name of the job, and of its Prefect flow and deployments if it has any.
+        function: function that the command and the flow call; a flow returns a sentence that summarizes the result, or
+            None.
         inputs: model of `inputs.json` in the folder that the job makes; None: the job adds to an existing folder.
-        steps: the steps of a folder in data order, from its inputs and settings. Models and source runs are not
-            opened, so unless `can_plan` the steps only give names and order.
+        steps: returns the steps of a folder in data order, from its inputs and settings. Models and source runs are
+            not opened, so unless `can_plan` the steps only give names and order.
         can_plan: whether those steps can be compared with what the folder holds.
-        sections: keys of report sections.
+        sections: keys of the report's sections; empty: the folder has no report.
         refusals: errors that report a finished job with a negative result, each with an exit code of its own.
     """
 

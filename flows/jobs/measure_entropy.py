@@ -21,7 +21,7 @@ from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY
 from darklode.schemas.settings import Settings
 
 TEMPERATURE = 0.05
-"""Of encoders without their own: that of sentence-transformers' MultipleNegativesRankingLoss (scale 20)."""
+"""Default for encoders without a temperature: 1 / scale of sentence-transformers' MultipleNegativesRankingLoss (20)."""
 
 
 def measure_entropy(
@@ -37,7 +37,7 @@ def measure_entropy(
         source: folder or s3:// prefix of a build or a mined run.
         encoder: an encoder of the settings, a sentence-transformers model, or a folder of `adapt` or `train-towers`.
         tenant: tenant to measure; None: the adapter's, or all.
-        temperature: of the scores; None: the model's own.
+        temperature: temperature of the scores; None: the model's own.
         settings: overrides of the run's settings.
 
     Returns:
@@ -74,8 +74,8 @@ def _system(
     base = BaseEncoder(kind, resolve_cache(settings.cache), settings.vector_search, (source,))
     if adapter is None:
         return EntropySystem(name, base, None, temperature or TEMPERATURE)
-    own = read_settings(Run(adapter.store.url)).adapt.temperature
-    return EntropySystem(name, base, adapter.encode, temperature or own, adapter.facts["weights"])
+    own_temperature = read_settings(Run(adapter.store.url)).adapt.temperature
+    return EntropySystem(name, base, adapter.encode, temperature or own_temperature, adapter.facts["weights"])
 
 
 def _select_tenants(source: TrainingSource, tenant: str | None, adapter: Adapter | None) -> list[str]:

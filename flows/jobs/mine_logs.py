@@ -154,33 +154,32 @@ def _ingest_steps(
     logs: str, docs: str, settings: Settings, history: History, dates: Collection[date] | None, spread: Spread
 ) -> list[Step]:
     """Documents and log, up to the admission of days."""
-    config = settings
-    needs_chunks = config.relevance.ranker != "none" or factories.verifies(config)
+    needs_chunks = settings.relevance.ranker != "none" or factories.verifies(settings)
     return [
         Step(
             INGEST_DOCUMENTS,
-            call(ingest_documents, config.ingest.but("queries")),
+            call(ingest_documents, settings.ingest.but("queries")),
             lambda: {"the documents' files": source_fingerprint(docs)},
             source=docs,
         ),
-        Step(CHUNK, call(chunk, config.chunk, spread), untracked=("spread",), enabled=needs_chunks),
+        Step(CHUNK, call(chunk, settings.chunk, spread), untracked=("spread",), enabled=needs_chunks),
         Step(
             INGEST_LOGS,
             lambda: call(
                 ingest_logs,
-                config.logs.but(*BOTS),
-                config.ingest.only("tenant", "require_tenant", "max_row_bytes", "max_reject_share"),
+                settings.logs.but(*BOTS),
+                settings.ingest.only("tenant", "require_tenant", "max_row_bytes", "max_reject_share"),
                 dates=dates,
                 earlier_days=history.sources(),
             ),
-            lambda: {"the log's files": key_of(log_sources(logs, config.logs, dates, history.sources()))},
+            lambda: {"the log's files": key_of(log_sources(logs, settings.logs, dates, history.sources()))},
             untracked=("dates", "earlier_days"),
             source=logs,
         ),
-        Step(DAY_FIGURES_STAGE, call(day_figures, config.logs.only(*BOTS))),
+        Step(DAY_FIGURES_STAGE, call(day_figures, settings.logs.only(*BOTS))),
         Step(
             ADMIT_DAYS,
-            lambda: call(admit_days, config.admission, history=history.admission_state()),
+            lambda: call(admit_days, settings.admission, history=history.admission_state()),
             lambda: {"files and decisions": key_of(history.admission_state().identity)},
             untracked=("history",),
         ),
@@ -189,21 +188,21 @@ def _ingest_steps(
 
 def _evidence_steps(settings: Settings, history: History, spread: Spread) -> list[Step]:
     """Clicks of the admitted days by query, and the splits of the queries."""
-    config, mining, bots = settings, settings.mining, settings.logs.only(*BOTS)
+    mining, bots = settings.mining, settings.logs.only(*BOTS)
 
     def clicks_through() -> date | None:
-        return None if config.click.model == "paper" else history.learned_through()
+        return None if settings.click.model == "paper" else history.learned_through()
 
     return [
         Step(
             CLICK_MODEL_STAGE,
-            lambda: call(click_model, config.click.only("model"), bots, through=clicks_through()),
+            lambda: call(click_model, settings.click.only("model"), bots, through=clicks_through()),
             lambda: history.shown_until(clicks_through()),
             untracked=("through",),
         ),
         Step(
             EVIDENCE,
-            call(evidence, config.click.only("model", "negatives", "min_dwell_seconds"), bots, spread),
+            call(evidence, settings.click.only("model", "negatives", "min_dwell_seconds"), bots, spread),
             lambda: {"the admitted days": key_of(history.admitted_days())},
             untracked=("spread",),
         ),
@@ -212,9 +211,9 @@ def _evidence_steps(settings: Settings, history: History, spread: Spread) -> lis
             MINED_SPLITS,
             call(
                 mined_splits,
-                validation_share=config.split.validation_share,
+                validation_share=settings.split.validation_share,
                 test_from=mining.test_from,
-                seed=config.seed,
+                seed=settings.seed,
             ),
         ),
     ]
@@ -222,8 +221,8 @@ def _evidence_steps(settings: Settings, history: History, spread: Spread) -> lis
 
 def _association_steps(settings: Settings, history: History, spread: Spread) -> list[Step]:
     """Term weights, associations, relevance and pairs (ScalingNote, Algorithm 1)."""
-    config, seed, mining = settings, settings.seed, settings.mining
-    term_weighting = as_kind(config.term_weighting, TermWeighterKind)
+    seed, mining = settings.seed, settings.mining
+    term_weighting = as_kind(settings.term_weighting, TermWeighterKind)
     # A weight file exists on this machine only, and a server is called from one process.
     learned_spread = spread if term_weighting.LEARNS else here
     return [
@@ -237,18 +236,20 @@ def _association_steps(settings: Settings, history: History, spread: Spread) -> 
         Step(
             WEIGHT_TERMS,
             lambda: _weighting(
-                partial(term_weighting.term_weighter, history.learned_tables("planner_terms"), config.cache),
+                partial(term_weighting.term_weighter, history.learned_tables("planner_terms"), settings.cache),
                 learned_spread,
             ),
             untracked=("factory", "spread"),
         ),
-        Step(ASSOCIATE, call(associate, config.associate.but("max_lenders_per_query"), spread), untracked=("spread",)),
+        Step(
+            ASSOCIATE, call(associate, settings.associate.but("max_lenders_per_query"), spread), untracked=("spread",)
+        ),
         Step(
             RELEVANCE,
             lambda: call(
                 relevance,
-                config.relevance.only("ranker", "top_k", "top_t"),
-                ranker=factories.ranker(config, history.learned_through()),
+                settings.relevance.only("ranker", "top_k", "top_t"),
+                ranker=factories.ranker(settings, history.learned_through()),
                 seed=seed,
             ),
         ),
@@ -256,8 +257,8 @@ def _association_steps(settings: Settings, history: History, spread: Spread) -> 
             PAIRS_STAGE,
             lambda: call(
                 _pairs,
-                _one_hop(config),
-                config.associate.only("max_lenders_per_query"),
+                _one_hop(settings),
+                settings.associate.only("max_lenders_per_query"),
                 mining.only("merge"),
                 history.earlier_run(),
                 spread,
@@ -269,9 +270,9 @@ def _association_steps(settings: Settings, history: History, spread: Spread) -> 
 
 def _triplet_steps(settings: Settings) -> list[Step]:
     """Verification by the judge, triplets and test set."""
-    config, seed, mining = settings, settings.seed, settings.mining
-    verifies, judges = factories.verifies(config), Judges.from_settings(config)
-    apart = config.split.group_by == "cluster_and_positives"
+    seed, mining = settings.seed, settings.mining
+    verifies, judges = factories.verifies(settings), Judges.from_settings(settings)
+    apart = settings.split.group_by == "cluster_and_positives"
     return [
         Step(
             VERIFY,
@@ -279,11 +280,11 @@ def _triplet_steps(settings: Settings) -> list[Step]:
             enabled=verifies,
         ),
         Step(
-            replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *_contradiction_tables(config))),
+            replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *_contradiction_tables(settings))),
             call(
                 mined_triplets,
                 mining.only("text_characters"),
-                config.triplets.only("text_form"),
+                settings.triplets.only("text_form"),
                 apart=apart,
                 seed=seed,
             ),
@@ -292,10 +293,10 @@ def _triplet_steps(settings: Settings) -> list[Step]:
             TEST_SET,
             call(
                 test_set,
-                replace(_one_hop(config), before=NEVER),
+                replace(_one_hop(settings), before=NEVER),
                 mining.only("test_from", "test_pool_size", "test_multi_hop"),
                 apart=apart,
-                lenders=config.associate.max_lenders_per_query,
+                lenders=settings.associate.max_lenders_per_query,
             ),
         ),
         Step(HELD_OUT.reading(*TEST_SET.writes[:1]), call(held_out)),

@@ -45,7 +45,7 @@ def nightly_adapt(  # noqa: PLR0913 (the parameters of the Prefect flow)
     Args:
         encoder: name of an encoder in the settings, or a sentence-transformers model.
         out: folder or s3:// prefix of the adapted encoder, or of all tenants' heads.
-        registry: of released adapters; training starts from the live one, on the first night from the base.
+        registry: registry of released adapters; training starts from the live one, on the first night from the base.
         logs: file, folder or s3:// prefix of search logs; default: `paths.logs` of `config`.
         docs: file or folder of documents; default: `paths.docs` of `config`.
         mined: folder or s3:// prefix of the mined run; default: `paths.mined` of `config`.

@@ -39,7 +39,7 @@ def plan_laws(folder: str, request: PlanRequest, *, batch: int | None = None, qu
     """Plan with each law of a folder; prices default to those of the runs.
 
     Args:
-        folder: of `darklode laws run` or `fit`; the tables of the plan and `next_queries.csv` are written to it.
+        folder: output of `darklode laws run` or `fit`; receives the tables of the plan and `next_queries.csv`.
         request: budget, target and prices.
         batch: number of queries to label next; None: as planned.
         queries: files of further queries to choose from, in the formats of `build`.

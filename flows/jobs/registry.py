@@ -1,4 +1,4 @@
-"""Which job made a folder: its `inputs.json` names the kind, each kind is made by one job."""
+"""The job of a folder: its `inputs.json` names the kind, and each kind has one job with its steps and sections."""
 
 from importlib import import_module
 
@@ -8,7 +8,7 @@ from darklode.flows.runs import RunRecord, read_inputs, read_settings
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.errors import ArtifactError
 
-# Modules by name: a command imports the job that it needs and no other.
+# Modules by name, imported by `job_of_kind`: a command imports the job that it needs and no other.
 MODULES = {
     "benchmark": "build_benchmark",
     "mined": "mine_logs",
@@ -23,7 +23,7 @@ MODULES = {
 
 
 def job_of_kind(kind: str) -> Job:
-    """The job that makes folders of a kind."""
+    """The job with the steps and report sections of a kind of folder."""
     job: Job = import_module(f"darklode.flows.jobs.{MODULES[kind]}").JOB
     return job
 
@@ -34,18 +34,18 @@ def steps_of(record: RunRecord) -> list[Step]:
     Raises:
         ArtifactError: the job's steps cannot be planned from the folder alone.
     """
-    job = job_of_kind(record.inputs.kind)
+    inputs = record.inputs
+    job = job_of_kind(inputs.kind)
     if job.steps is None or not job.can_plan:
-        inputs = record.inputs
         raise ArtifactError(f"{record.run.store.url} holds {inputs.description} (`{inputs.command}`), not a run")
-    return job.steps(record.run, record.inputs, record.settings)
+    return job.steps(record.run, inputs, record.settings)
 
 
 def stages_of(run: Run) -> set[str]:
     """Names of the enabled stages of a folder.
 
     Raises:
-        ArtifactError: the folder is not one of ours.
+        ArtifactError: no Darklode command made the folder.
     """
     inputs = read_inputs(run)
     stages = job_of_kind(inputs.kind).stages(run, inputs, read_settings(run))
@@ -56,6 +56,6 @@ def write_report_of(run: Run) -> str:
     """Write the report of a folder, complete or not; returns its path.
 
     Raises:
-        ArtifactError: the folder is not one of ours, or its kind has no report.
+        ArtifactError: no Darklode command made the folder, or its kind has no report.
     """
     return write_report(run, job_of_kind(read_inputs(run).kind))

@@ -62,7 +62,7 @@ def train_as_worker(runs: Sequence[str], encoder: str, out: str, settings: dict[
     """
     base, resolved = _open(runs, encoder, settings or {})
     lora = resolved.adapt.only("lora_rank", "lora_alpha", "target_modules")
-    follow_leader(Run(out), resolved.dual, lora, _load_inputs(base, resolved), seed=resolved.seed)
+    follow_leader(Run(out), resolved.dual, lora, _dual_inputs(base, resolved), seed=resolved.seed)
 
 
 def _open(runs: Sequence[str], encoder: str, settings: dict[str, Any]) -> tuple[BaseEncoder, Settings]:
@@ -83,7 +83,7 @@ def topical(base: BaseEncoder) -> BaseEncoder:
 
 def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
     """The steps in data order."""
-    seed, begins = settings.seed, _load_inputs(base, settings)
+    seed, dual_inputs = settings.seed, _dual_inputs(base, settings)
     dual, lora = settings.dual, settings.adapt.only("lora_rank", "lora_alpha", "target_modules")
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
@@ -94,7 +94,7 @@ def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
             source=base.sources,
         ),
         triplets_step(base, settings),
-        Step(TRAINED, call(train_both, dual, lora, begins, seed=seed), lambda: contents(base)),
+        Step(TRAINED, call(train_both, dual, lora, dual_inputs, seed=seed), lambda: contents(base)),
         Step(
             TESTED,
             call(
@@ -102,7 +102,7 @@ def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
                 dual.only("method", "query_tower_layers", "matryoshka_dims", "views", "prompt"),
                 lora,
                 base,
-                begins,
+                dual_inputs,
             ),
         ),
         Step(
@@ -118,7 +118,7 @@ def triplets_step(base: BaseEncoder, settings: Settings) -> Step:
     return Step(TRIPLETS, call_arguments, lambda: contents(base), untracked=("sources",))
 
 
-def _load_inputs(base: BaseEncoder, settings: Settings) -> DualInputs:
+def _dual_inputs(base: BaseEncoder, settings: Settings) -> DualInputs:
     return DualInputs(cast(SentenceTransformersSettings, base.encoder), base.sources, settings.dual.prompt)
 
 
@@ -128,10 +128,10 @@ def hand_over(run: Run, base: BaseEncoder, settings: Settings, sources: list[str
     from darklode.pipeline.towers.dual.card import card
     from darklode.pipeline.towers.dual.folder import save, sentence
 
-    begins = _load_inputs(base, settings)
-    save(run, begins, settings.dual, settings.adapt)
+    dual_inputs = _dual_inputs(base, settings)
+    save(run, dual_inputs, settings.dual, settings.adapt)
     run.store.write("views.sql", views_sql(run).encode())
-    text = card(run, settings, begins, sources)
+    text = card(run, settings, dual_inputs, sources)
     run.store.write("README.md", text)
     executor().show(run, text.decode)
     return f"{run.store.url}/{FOLDER}: {sentence(run.tables())}."

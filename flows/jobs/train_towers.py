@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from darklode.flows.executor import executor
 from darklode.flows.jobs import train_both_towers as stage_one
-from darklode.flows.jobs.adapt_encoder import open_base, unopened_base
+from darklode.flows.jobs.adapt_encoder import contents, open_base, unopened_base
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import run_step
@@ -54,7 +54,7 @@ def train_towers(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flow)
         settings: overrides of the first run's settings.
         teacher: folder of `darklode adapt` on this encoder; None: the encoder itself.
         queries: files of further queries, in the formats of `build`.
-        stage: of ScalingNote: 1 trains both towers and takes neither teacher nor queries; 2 distils.
+        stage: ScalingNote stage: 1 trains both towers and takes neither teacher nor queries; 2 distils.
 
     Returns:
         The result in a sentence.
@@ -102,7 +102,7 @@ def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Sett
         Step(
             PAIRS,
             call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability")),
-            lambda: {f"the run {source.run.store.url}": source.content() for source in sources},
+            lambda: contents(base),
             source=sources,
         ),
         Step(

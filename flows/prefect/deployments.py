@@ -23,7 +23,7 @@ ONE_AT_A_TIME = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLi
 """Two runs on one folder exclude each other: the later one waits."""
 
 FLOWS: Mapping[str, Flow[..., Any]] = {"queries": orchestration.build_benchmark, "logs": orchestration.mine_logs}
-"""The flow for each path of a settings file; the last of them is scheduled."""
+"""The flow for each path of a settings file; the last flow that the file has a path for is scheduled."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,18 @@ def deploy(config: Path, name: str, pool: str, cron: str | None, timezone: str) 
 
     Args:
         config: the file; the worker reads it at each run, so changes take effect with the next run.
-        name: of the deployments; existing ones are replaced.
+        name: name of the deployments; existing ones are replaced.
         pool: work pool; created if it does not exist.
         cron: schedule of the mining, or of the benchmark if there is no log; None: no schedule.
-        timezone: of `cron`.
+        timezone: time zone of `cron`.
 
     Raises:
         SettingsError: the file cannot be read, or has neither queries nor a log; an invalid schedule, name or pool.
         MissingPart: the server rejects the deployment.
     """
-    load_settings(read_project(config).preset, config)
-    paths = read_project(config).paths
-    names = [path for path in FLOWS if path in paths]
+    project = read_project(config)
+    load_settings(project.preset, config)
+    names = [path for path in FLOWS if path in project.paths]
     if not names:
         raise SettingsError(f"{config} has neither paths.queries nor paths.logs, so there is nothing to deploy")
     all_schedules = [_schedule(cron, timezone)] if cron else []

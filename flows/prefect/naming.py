@@ -17,7 +17,7 @@ def run_name(parameters: Mapping[str, Any], due: datetime) -> str:
     """A flow run's name: the last parts of the run's folder, and the days that it reads, or the scheduled day.
 
     Args:
-        parameters: of the flow.
+        parameters: parameters of the flow.
         due: scheduled start.
     """
     first, last = parameters.get("first"), parameters.get("last")

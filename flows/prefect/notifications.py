@@ -41,7 +41,7 @@ def post_message(payload: Mapping[str, str], warn: Callable[[str], object]) -> N
     """Post as JSON to the address in DARKLODE_WEBHOOK, if there is one; a failure is only a warning.
 
     Args:
-        payload: of `build_message`.
+        payload: result of `build_message`.
         warn: receives the warning.
     """
     address = os.environ.get(VARIABLE)

@@ -45,7 +45,7 @@ def spread_over(settings: RunnerSettings, run: Run) -> Iterator[Spread]:
 class OnRay:
     """Runs shards as tasks of the current flow on Ray; results are written below the run's root.
 
-    Ray retries a task whose machine is lost on another one. A written result survives the machine that wrote it, the
+    If a machine is lost, Ray runs its tasks on another one. A written result survives the machine that wrote it, the
     cluster and this process.
     """
 
@@ -64,8 +64,8 @@ class OnRay:
         _ = self._runner  # resources are known only once connected
         resources = import_module("ray").cluster_resources()
         cpus, gpus = self._resources["num_cpus"], self._resources["num_gpus"]
-        fit = int(resources.get("CPU", 0) / cpus)
-        return min(fit, int(resources.get("GPU", 0) / gpus)) if gpus else fit
+        n_by_cpu = int(resources.get("CPU", 0) / cpus)
+        return min(n_by_cpu, int(resources.get("GPU", 0) / gpus)) if gpus else n_by_cpu
 
     def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
         """Run the shards; results come in their order.

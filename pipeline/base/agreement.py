@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_Floats = NDArray[np.float64]
+from darklode.pipeline.base.types import Doubles
 
 
 class Confusion(NamedTuple):
@@ -23,7 +23,7 @@ class Confusion(NamedTuple):
     true_negatives: NDArray[Any]
 
 
-def confusion(predicted: NDArray[np.bool_], positive: NDArray[np.bool_], weight: _Floats | None = None) -> Confusion:
+def confusion(predicted: NDArray[np.bool_], positive: NDArray[np.bool_], weight: Doubles | None = None) -> Confusion:
     """Confusion of predicted and human labels, both of shape (n_pairs,); counts, or sums of weights."""
     groups = [(predicted, positive), (predicted, ~positive), (~predicted, positive), (~predicted, ~positive)]
     if weight is None:
@@ -31,7 +31,7 @@ def confusion(predicted: NDArray[np.bool_], positive: NDArray[np.bool_], weight:
     return Confusion(*(np.asarray(np.sum(weight[group & other])) for group, other in groups))
 
 
-def cohens_kappa(counts: Confusion) -> _Floats:
+def cohens_kappa(counts: Confusion) -> Doubles:
     """Cohen's kappa, −1 to 1 (Cohen, 1960); NaN if both always give the same label, or there is no pair.
 
     Vectorized over arrays of counts, as bootstrap resamples need; scikit-learn's takes one pair of label lists.
@@ -41,13 +41,13 @@ def cohens_kappa(counts: Confusion) -> _Floats:
     return kappa_of_table(rows, 1 - np.eye(2))
 
 
-def kappa_of_table(table: _Floats, cost: _Floats) -> _Floats:
+def kappa_of_table(table: Doubles, cost: Doubles) -> Doubles:
     """Weighted kappa of two annotators: 1 − observed cost / cost expected by chance (Cohen, 1968).
 
     Args:
         table: contingency table, shape (..., n_values, n_values).
-        cost: of each two values, 0 on the diagonal, shape (n_values, n_values): 1 for Cohen's kappa, the squared
-            distance for quadratic weights.
+        cost: cost of each pair of values, 0 on the diagonal, shape (n_values, n_values): 1 for Cohen's kappa, the
+            squared distance for quadratic weights.
 
     Returns:
         Shape (...); NaN if chance alone agrees.
@@ -58,12 +58,12 @@ def kappa_of_table(table: _Floats, cost: _Floats) -> _Floats:
         return np.asarray(1 - observed * table.sum(axis=(-2, -1)) / expected)
 
 
-def quadratic(values: _Floats) -> _Floats:
+def quadratic(values: Doubles) -> Doubles:
     """Squared distances of values, shape (n_values, n_values)."""
     return np.asarray((values[:, None] - values[None, :]) ** 2, np.float64)
 
 
-def alpha(yes: NDArray[Any], no: NDArray[Any], pairs: NDArray[Any]) -> _Floats:
+def alpha(yes: NDArray[Any], no: NDArray[Any], pairs: NDArray[Any]) -> Doubles:
     """Krippendorff's alpha for two labels: 1 is agreement, 0 is chance, NaN if only one label occurs.
 
     Source: Krippendorff, 2004, chapter 11. Pairs with missing annotators count with the labels they have.
@@ -99,7 +99,7 @@ def has_enough_labels(positive: NDArray[np.bool_]) -> bool:
 
 
 def fit_threshold(
-    probability: NDArray[np.float32], positive: NDArray[np.bool_], weight: _Floats | None = None
+    probability: NDArray[np.float32], positive: NDArray[np.bool_], weight: Doubles | None = None
 ) -> tuple[float, float] | None:
     """The probability threshold with the highest kappa against human labels, and that kappa.
 
@@ -124,7 +124,7 @@ def fit_threshold(
     return float(cuts[chosen]), float(kappas[chosen])
 
 
-def _at_each(cuts: _Floats, ascending: NDArray[np.float32], positive: NDArray[np.bool_], weight: _Floats) -> Confusion:
+def _at_each(cuts: Doubles, ascending: NDArray[np.float32], positive: NDArray[np.bool_], weight: Doubles) -> Confusion:
     below = np.searchsorted(ascending, cuts.astype(np.float32))
     yes, no = (np.concatenate([[0.0], np.cumsum(weight * own)]) for own in (positive, ~positive))
     return Confusion(yes[-1] - yes[below], no[-1] - no[below], yes[below], no[below])
@@ -146,7 +146,7 @@ def cross_validated_kappa(
     positive: NDArray[np.bool_],
     query: NDArray[np.int64],
     seed: int,
-    weight: _Floats | None = None,
+    weight: Doubles | None = None,
 ) -> float:
     """Kappa with thresholds fitted on other queries: an estimate for new queries.
 

@@ -5,24 +5,24 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.types import Doubles as Floats
+from darklode.pipeline.base.types import Doubles
 
 ENDS = (2.5, 97.5)
 """Percentiles of a 95 % interval."""
 
-_AT_ONCE = 50  # resamples: memory is that many times the rows
+_AT_ONCE = 50  # resamples drawn together; memory grows with this number times the number of rows
 
 
 def interval(
-    counts: Floats, figure: Callable[[Floats], Floats], resamples: int, seed: int
+    counts: Doubles, figure: Callable[[Doubles], Doubles], resamples: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """95 % percentile interval of a statistic of column sums.
 
     Args:
-        counts: shape (n, n_counts).
+        counts: counts of each observation, shape (n, n_counts).
         figure: maps sums, shape (..., n_counts), to values; undefined values are NaN and ignored.
-        resamples: at least 1.
-        seed: of the resampling.
+        resamples: number of resamples, at least 1.
+        seed: seed of the resampling.
 
     Returns:
         Lower and upper end, each in the shape of the statistic of one sum.
@@ -31,7 +31,7 @@ def interval(
     return low, high
 
 
-def resample(counts: Floats, figure: Callable[[Floats], Floats], resamples: int, seed: int) -> Floats:
+def resample(counts: Doubles, figure: Callable[[Doubles], Doubles], resamples: int, seed: int) -> Doubles:
     """The statistic of each resample, shape (resamples, ...)."""
     n, random, figures = len(counts), np.random.default_rng(seed), []
     for start in range(0, resamples, _AT_ONCE):

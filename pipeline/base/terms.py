@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 _MAX_FREQUENT = 30_000  # vocabulary of the fitted vectors; rarer terms co-occur too seldom to be learned
-_SAMPLE_SEED = 20170401  # arbitrary but fixed: the same corpus always gives the same sample and the same vectors
+_SAMPLE_SEED = 20170401  # fixed: the same corpus always gives the same sample
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff"  # `\w` alone cuts words at vowel signs
 _WORD = re.compile(rf"[\w{_MARKS}{WITHOUT_SPACES}]+")
 _SPAN = re.compile(rf"{RUN.pattern}|(?:(?![_{WITHOUT_SPACES}])[\w{_MARKS}])+")

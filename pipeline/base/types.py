@@ -1,4 +1,4 @@
-"""Type aliases used by several rooms."""
+"""Type aliases used by several packages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-"""Vectors and scores, as encoders and indexes store them."""
+"""Vectors and scores."""
 
 Doubles = NDArray[np.float64]
-"""Statistics and fits, where sums need 64 bits."""
+"""Statistics and fits."""
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
@@ -26,4 +26,4 @@ Row = dict[str, Any]
 Rows = list[Row]
 
 Facts = dict[str, Any]
-"""What a manifest, or a JSON record beside data, states."""
+"""Facts recorded in a manifest or in a JSON record beside data, by name."""

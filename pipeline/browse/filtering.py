@@ -15,12 +15,13 @@ from darklode.pipeline.browse.catalogue import Catalogue
 
 PAGE_ROWS = 25
 MAX_PAGES = 100
-"""Maximum number of pages, because large OFFSETs are slow; users narrow the search instead."""
+"""Maximum number of pages; to see later rows, users narrow the search."""
 
-MAX_WORDS, WORD_CHARACTERS = 8, 100  # bound the time of a search: each word scans all texts
+MAX_WORDS, WORD_CHARACTERS = 8, 100
+"""Maximum number of search words, and of characters per word; each word scans all texts."""
+
 WORDS, ORDER, PAGE = "q", "order", "page"
 """Names of URL parameters; each filter adds one."""
-
 
 SEARCHABLE = {
     "queries": "SELECT query FROM all_queries",

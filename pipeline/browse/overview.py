@@ -34,12 +34,15 @@ _COUNTS = (
 )
 
 
+def _lists(catalogue: Catalogue) -> list[tuple[str, str, tuple[str, ...], str]]:
+    """The lists that the run has: a mined run has no pairs."""
+    return [row for row in _COUNTS if not (row[0] == "pairs" and catalogue.mined)]
+
+
 def table_counts(catalogue: Catalogue) -> list[TableCount]:
     """Counts of a run's lists, in data order."""
     counts = []
-    for key, title, by, table in _COUNTS:
-        if key == "pairs" and catalogue.mined:
-            continue
+    for key, title, by, table in _lists(catalogue):
         group_columns = ", ".join(by)
         order = f"{by[0]}, n DESC, {group_columns}" if key == "rejects" else group_columns
         selection = f"SELECT {group_columns}, count(*) AS n FROM {table} GROUP BY {group_columns}"
@@ -50,6 +53,4 @@ def table_counts(catalogue: Catalogue) -> list[TableCount]:
 
 def sizes(catalogue: Catalogue) -> dict[str, int]:
     """Number of rows of each list, by path."""
-    tables = {"queries": "all_queries", "pairs": "pairs", "triplets": "all_triplets", "rejects": "all_rejects"}
-    listed_tables = {key: table for key, table in tables.items() if key != "pairs" or not catalogue.mined}
-    return {key: catalogue.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] for key, table in listed_tables.items()}
+    return {key: catalogue.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] for key, _, _, table in _lists(catalogue)}

@@ -128,7 +128,7 @@ class LabelledPairs:
         """Yield rows of `evaluation_pairs`: each later system against each earlier one."""
         areas = [area(self.labels, scores) for scores in self.scores.T]
         influences = [influence(self.labels, scores, self.query) for scores in self.scores.T]
-        # Queries are the independent units, and both labels are needed: the rarer one limits the evidence.
+        # Number of queries with a positive pair, or with a negative one: the smaller of the two.
         n_clusters = min(len(np.unique(self.query[self.labels == label])) for label in (True, False))
         for other, system in combinations(range(len(systems)), 2):
             row: dict[str, Any] = {"system": systems[system], "other": systems[other], "clusters": n_clusters}
@@ -246,7 +246,7 @@ def _areas_of_ranks(labels: NDArray[np.bool_], ranks: NDArray[np.int64]) -> Floa
 def _drawn_queries(n: int, chance: ResamplingSettings) -> NDArray[np.uint16]:
     """Draw bootstrap resamples: how often each query is drawn in each, shape (n_resamples, n)."""
     random = np.random.default_rng(chance.seed)
-    counts = np.empty((chance.resamples, n), np.uint16)  # a quarter of the memory of the default int64
+    counts = np.empty((chance.resamples, n), np.uint16)  # a quarter of the memory of int64
     for row in counts:
         row[:] = random.multinomial(n, np.full(n, 1 / n))
     return counts

@@ -63,10 +63,11 @@ def compute_measures(
     parsed_measures = parse_measures(measures)
     columns = {measure: number for number, measure in enumerate(parsed_measures)}
     rows = {query: number for number, query in enumerate(queries)}
-    values, judged = np.zeros((len(rows), len(parsed_measures))), LabelIndex(labels)
+    values = np.zeros((len(rows), len(parsed_measures)))
+    label_index = LabelIndex(labels)
     for run in _blocks(rankings, rows):
-        right = judged.labels_of(list(run))
-        for value in ir_measures.iter_calc(parsed_measures, right, run):
+        run_labels = label_index.labels_of(list(run))
+        for value in ir_measures.iter_calc(parsed_measures, run_labels, run):
             values[rows[value.query_id], columns[value.measure]] = value.value
     return values
 
@@ -110,9 +111,10 @@ def _blocks(rankings: Iterable[pa.Table], query_numbers: dict[str, int]) -> Iter
             rows = combined.slice(ends[0], ends[-1] - ends[0])
             ids = rows["query_id"].take(pa.array(ends[:-1] - ends[0])).to_pylist()
             texts, scores = rows["text_id"].to_pylist(), pc.negate(rows["rank"].cast(pa.float64())).to_pylist()
-            cut = [slice(low - ends[0], high - ends[0]) for low, high in pairwise(ends)]
+            slices = [slice(low - ends[0], high - ends[0]) for low, high in pairwise(ends)]
             lists = {
-                query: dict(zip(texts[part], scores[part], strict=True)) for query, part in zip(ids, cut, strict=True)
+                query: dict(zip(texts[part], scores[part], strict=True))
+                for query, part in zip(ids, slices, strict=True)
             }
             yield {query: ranking for query, ranking in lists.items() if query in query_numbers}
 
@@ -121,5 +123,5 @@ def _run_starts(values: pa.Array) -> NDArray[np.int64]:
     """Start of each run of equal values, and the end of the last."""
     if not len(values):
         return np.zeros(1, np.int64)
-    new = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
-    return np.concatenate([[0], np.flatnonzero(new) + 1, [len(values)]]).astype(np.int64)
+    differs = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.flatnonzero(differs) + 1, [len(values)]]).astype(np.int64)

@@ -54,7 +54,7 @@ COUNTS += [f"{name}_{depth}" for depth in DEPTHS for name in ("looked", "judged"
 FEW = 5
 """A search with fewer results is short; the measure's name in `MEASURES` states the number too."""
 
-_MAX_UNITS = 10_000  # a test merges more sessions into this many units, to bound time; units are exchangeable as well
+_MAX_UNITS = 10_000  # a test merges more sessions into this many units, which are exchangeable as well
 _DRAWS_AT_ONCE = 200  # permutations per batch; memory grows with batch × sessions
 
 # A search without a session_id is its own session.
@@ -251,16 +251,16 @@ class SessionCounts:
                 "measure": list(MEASURES)[measure_index],
             }
             row["difference"] = values[arm, measure_index] - values[other, measure_index]
-            row["low"], row["high"] = self._interval(other, arm, measure_index, chance)
+            row["low"], row["high"] = self._interval(other, arm, measure_index, row["difference"], chance)
             rows.append(row | {"p": p_values[other, arm][measure_index]})
         for row, p_holm in zip(rows, holm([row["p"] for row in rows]), strict=True):
             row["p_holm"] = p_holm
         return rows
 
     def _interval(
-        self, other: int, arm: int, number: int, chance: ResamplingSettings
+        self, other: int, arm: int, number: int, difference: float, chance: ResamplingSettings
     ) -> tuple[float | None, float | None]:
-        """Compute the interval of the difference of two arms in a measure.
+        """Compute the interval of the observed difference of two arms in a measure.
 
         Returns (None, None) if few or identical sessions would make an arm look certain.
         """
@@ -269,10 +269,7 @@ class SessionCounts:
         influences = np.nan_to_num(influences)
         if has_data.sum(axis=1).min() < MIN_CLUSTERS or np.abs(influences).max(axis=1).min() <= 1e-12:
             return None, None
-        values = self._values(self.counts.reshape(len(self.counts), -1).sum(axis=0))[:, number]
-        return linearized_interval(
-            values[arm] - values[other], (influences[0] - influences[1])[has_data.any(axis=0)], chance
-        )
+        return linearized_interval(difference, (influences[0] - influences[1])[has_data.any(axis=0)], chance)
 
     def _influence(self, arm: int, number: int) -> Floats:
         """Compute the influence of each session on an arm's share, shape (n_sessions,); NaN if the session has no

@@ -27,7 +27,7 @@ ONLINE_VERDICTS_STAGE = Stage("online_verdicts", 3, ("impressions", "chunks"), (
 SEARCHES = 50
 """Default number of searches per tenant and arm; the judge reads up to 20 documents of each."""
 BLOCKS = 8
-"""Number of blocks of a tenant's documents. Each is judged and recorded together, so more lose less if a run stops."""
+"""Number of blocks of a tenant's queries. The documents of a block are judged and recorded together."""
 
 # Searches with several arms or none are sampled as if they were one more arm.
 DRAWN = f"""{SHOWN}
@@ -129,6 +129,7 @@ def _draw_searches(tables: Tables, settings: LogSettings, searches: int, seed: i
 
 
 OWN = ("date", "arm", "search_id", "session", "query_id", "query", "doc_id", "position")
+"""Columns that verdicts take from the sampled rows."""
 
 
 @dataclass(frozen=True)

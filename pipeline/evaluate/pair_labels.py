@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -127,28 +129,26 @@ def _select_usable(
     )
 
 
-def _rows(block: RowBlock, ours: NDArray[np.bool_]) -> pa.Table:
+def _rows(block: RowBlock, is_of_run: NDArray[np.bool_]) -> pa.Table:
     """Build the pairs with their ids, and the texts of documents that the run does not have.
 
     Args:
         block: usable rows.
-        ours: whether each row names a document of the run by its id.
+        is_of_run: whether each row names a document of the run by its id.
     """
-    import hashlib
-
     queries = blank_to_null(block.columns["query"])
     documents = blank_to_null(block.columns["document"])
     query_ids = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in queries.to_pylist()]
     ids_of_texts = [f"text-{hashlib.sha256(text.encode()).hexdigest()[:16]}" for text in documents.to_pylist()]
     query_id = pa.array(query_ids, pa.string())
-    text_id = pc.if_else(pa.array(ours), documents, pa.array(ids_of_texts, pa.string()))
+    text_id = pc.if_else(pa.array(is_of_run), documents, pa.array(ids_of_texts, pa.string()))
     return pa.table(
         {
             "tenant": block.columns["tenant"],
             "query_id": query_id,
             "query": queries,
             "text_id": text_id,
-            "text": pc.if_else(pa.array(ours), pa.scalar(None, pa.string()), documents),
+            "text": pc.if_else(pa.array(is_of_run), pa.scalar(None, pa.string()), documents),
             "pair": pc.binary_join_element_wise(query_id, text_id, "\x1f"),
         }
     )

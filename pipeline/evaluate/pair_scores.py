@@ -82,16 +82,19 @@ def _products(
     encoder = Deferred(builder.encoder, builder.cache.root)
     cache = EmbeddingCache(builder.cache.root, builder.cache.vector_dtype)
     documents = CachedTexts(encoder, cache)
-    vectors = np.concatenate([documents(batch) for batch in _iterate_hashes(chunks)])
-    of_queries = CachedQueries(encoder, cache)(query_texts)
+    text_vectors = np.concatenate([documents(batch) for batch in _texts_by_hash(chunks)])
+    query_vectors = CachedQueries(encoder, cache)(query_texts)
     score_blocks = [
-        np.einsum("ij,ij->i", of_queries[query[at]].astype(np.float64), vectors[text[at]].astype(np.float64))
-        for at in np.array_split(np.arange(len(query)), max(1, len(query) // PAIRS_AT_ONCE))
+        np.einsum(
+            "ij,ij->i", query_vectors[query[rows]].astype(np.float64), text_vectors[text[rows]].astype(np.float64)
+        )
+        for rows in np.array_split(np.arange(len(query)), max(1, len(query) // PAIRS_AT_ONCE))
     ]
     return np.concatenate(score_blocks).astype(np.float32)
 
 
-def _iterate_hashes(chunks: TenantChunks) -> Iterator[tuple[pa.Array, pa.Array]]:
+def _texts_by_hash(chunks: TenantChunks) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Yield the content hashes and the texts of all chunks, a batch at a time."""
     for batch in chunks.scan(["title", "heading", "text", "content_hash"]):
         rows = pa.Table.from_batches([batch])
         yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()

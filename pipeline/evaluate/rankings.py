@@ -71,6 +71,7 @@ def rank_all(
 
 
 def _search(tables: Tables, output: Output, unit: Unit, lists: RankedLists) -> None:
+    """Write a system's rankings of a tenant's queries; the last table of `rank` holds the unit's facts."""
     queries = pc.sum(pc.equal(tables.read("queries", ["tenant"])["tenant"], lists.tenant)).as_py()
     if not TenantChunks(tables, lists.tenant).n:
         return

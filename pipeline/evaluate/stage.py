@@ -54,7 +54,7 @@ class EvaluationQueries:
 
     @property
     def tenants(self) -> list[str]:
-        """Sorted."""
+        """Names of the tenants, sorted."""
         return list(pc.unique(self.rows["tenant"]).sort().to_pylist())
 
     def of_tenant(self, tenant: str | None) -> NDArray[np.bool_]:
@@ -64,7 +64,7 @@ class EvaluationQueries:
         return _to_bool(pc.equal(self.rows["tenant"], tenant))
 
     def parts(self) -> dict[str, NDArray[np.bool_]]:
-        """Mask of each subset, shape (n_queries,); subsets equal to `counted` are left out."""
+        """Mask of each subset, shape (n_queries,); empty subsets, and subsets equal to `counted`, are left out."""
         kind, shares = self.rows["kind"], self.rows["shares_positive"]
         counted = _to_bool(pc.or_kleene(pc.is_null(kind), pc.equal(kind, "unseen")))
         parts = {"counted": counted, "all": np.ones(len(counted), bool)}
@@ -166,8 +166,8 @@ class _Scope:
     ) -> list[Row]:
         rows: list[Row] = []
         upper_bound_means = upper_bound_values[self.chosen].mean(axis=0)
-        for system, of_system in values.items():
-            mean, low, high = means(of_system[self.chosen], self.groups, chance)
+        for system, system_values in values.items():
+            mean, low, high = means(system_values[self.chosen], self.groups, chance)
             for at, measure in enumerate(names):
                 row = {"system": system, "measure": measure, "value": mean[at], "ceiling": upper_bound_means[at]}
                 rows.append(self._where | row | self._interval_columns(low[at], high[at]))
@@ -180,8 +180,8 @@ class _Scope:
         systems = list(combinations(values, 2))
         chance = replace(chance, tests=len(systems) * len(tested))
         for other, system in systems:
-            first, two = (values[name][self.chosen][:, tested] for name in (system, other))
-            difference = compare_paired(first, two, self.groups, chance)
+            system_values, other_values = (values[name][self.chosen][:, tested] for name in (system, other))
+            difference = compare_paired(system_values, other_values, self.groups, chance)
             for at, number in enumerate(tested):
                 key_columns = {"system": system, "other": other, "measure": names[number]}
                 counts = {"wins": int(difference.wins[at]), "losses": int(difference.losses[at])}
@@ -201,10 +201,10 @@ def _scopes(test_queries: EvaluationQueries) -> Iterator[_Scope]:
     for tenant in [None, *(test_queries.tenants if several else [])]:
         tenant_queries = test_queries.of_tenant(tenant)
         for part, chosen in test_queries.parts().items():
-            both = tenant_queries & chosen
-            if both.any():
-                _, groups = np.unique(test_queries.groups[both], return_inverse=True)
-                yield _Scope(tenant, part, both, groups.astype(np.int64))
+            in_scope = tenant_queries & chosen
+            if in_scope.any():
+                _, groups = np.unique(test_queries.groups[in_scope], return_inverse=True)
+                yield _Scope(tenant, part, in_scope, groups.astype(np.int64))
 
 
 def _to_bool(values: pa.ChunkedArray) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
 """Export a run's labels to the formats of other tools, with or without those of the test split.
 
-The corpus of a benchmark are its chunks. Formats that need only triplets also work for mined runs, whose passages are
-documents. To add a format, add a file to `kinds` or an entry point to `darklode.exports`.
+The corpus of a benchmark consists of its chunks. Formats that need only triplets also work for mined runs, whose
+passages are documents. To add a format, add a file to `kinds` or an entry point to `darklode.exports`.
 """
 
 from collections.abc import Iterator

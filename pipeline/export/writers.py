@@ -170,8 +170,8 @@ def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = LABELLED) -> No
     The view has the columns kind, tenant and id.
 
     White space, control characters, `"` and `%` become `%XX` of their UTF-8 bytes. Ids are unique within a tenant
-    only: if there are several tenants, an id becomes `tenant/id`, with any `/` of the tenant
-    as `%2F`. `urllib.parse.unquote` undoes both.
+    only: if there are several tenants, an id becomes `tenant/id`, with any `/` of the tenant as `%2F`.
+    `urllib.parse.unquote` undoes both.
     """
     connection.execute(_SAFE_ID)
     connection.execute(_ONE_LINE)

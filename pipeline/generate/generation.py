@@ -20,7 +20,7 @@ from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES, W
 WRITE = Stage("written_queries", 1, ("chunks", GENERATION_TEXTS.name, REAL_QUERIES.name), (WRITTEN_QUERIES.name,))
 
 AT_ONCE = 256
-"""Texts per unit: an interrupted run repeats at most one unit per shard."""
+"""Maximum number of texts per unit of work."""
 
 Block = tuple[str, int, int]
 """A unit of work: tenant, and the range of its texts (first row, end row), in the order of ASKED_FOR."""

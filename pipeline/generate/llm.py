@@ -28,7 +28,7 @@ from darklode.schemas.settings import CacheSettings
 
 _LOG = logging.getLogger("darklode.generate")
 
-MAX_TEXT_TOKENS = 1024  # eight default chunks of 500 characters, at 4 characters a token
+MAX_TEXT_TOKENS = 1024  # estimated tokens after which a text is truncated in the prompt
 
 REPLIES = RowKind(
     "generations",

@@ -32,7 +32,7 @@ def compare_queries(real: pa.ChunkedArray, generated: pa.ChunkedArray, seed: int
 
     Args:
         real: texts of real train queries.
-        generated: texts of the generated queries that passed all filters.
+        generated: texts of the generated queries that were kept.
         seed: seed of the classifier's folds and of the sample that balances its classes.
     """
     rows = [{"measure": "queries", "real": float(len(real)), "generated": float(len(generated))}]
@@ -90,7 +90,7 @@ def discrimination_auc(real: list[str], generated: list[str], seed: int) -> floa
 
 
 def _character_ngrams() -> Any:
-    """Vectorizer of character n-grams: it needs no word list, so that it works for any language."""
+    """Build a tf-idf vectorizer of character n-grams within words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
@@ -104,7 +104,7 @@ def cluster_coverage(real: pa.Table, generated: pa.Table, seed: int) -> tuple[pa
 
     Args:
         real: columns tenant, group (the cluster) and text of a tenant's real train queries.
-        generated: columns query_id and text of its generated queries that passed all filters.
+        generated: columns query_id and text of its generated queries that were kept.
         seed: seed of the samples of at most MAX_QUERIES queries.
 
     Returns:

@@ -35,7 +35,7 @@ class Seq2SeqWriter(QueryWriter):
         self.generator_id = f"t5 1 {versioned_name(settings)} {json.dumps(identity_fields)}"
 
     @cached_property
-    def _load_model(self) -> tuple[Any, Any]:
+    def _tokenizer_and_model(self) -> tuple[Any, Any]:
         import torch
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -47,13 +47,13 @@ class Seq2SeqWriter(QueryWriter):
         location = locate(self._settings)
         assert location is not None
         try:
-            tokens = AutoTokenizer.from_pretrained(location.folder)
+            tokenizer = AutoTokenizer.from_pretrained(location.folder)
             model = AutoModelForSeq2SeqLM.from_pretrained(location.folder, dtype=getattr(torch, self._settings.dtype))
         except (OSError, ValueError) as error:
             raise MissingPart(
                 f"generate.model {location.name} is not a sequence-to-sequence model: {str(error).splitlines()[0]}"
             ) from error
-        return tokens, model.eval().to(devices(self._settings.device)[0])
+        return tokenizer, model.eval().to(devices(self._settings.device)[0])
 
     def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
         passages = texts["text"].to_pylist()
@@ -68,11 +68,11 @@ class Seq2SeqWriter(QueryWriter):
     def _generate(self, texts: list[str], draw: int) -> list[str]:
         import torch
 
-        settings, (tokens, model) = self._settings, self._load_model
-        batch = tokens(texts, truncation=True, max_length=settings.max_seq_length, padding=True, return_tensors="pt")
+        settings, (tokenizer, model) = self._settings, self._tokenizer_and_model
+        batch = tokenizer(texts, truncation=True, max_length=settings.max_seq_length, padding=True, return_tensors="pt")
         with torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(draw >> 33)  # torch on CPU uses 32 bits of the seed
-            drawn = model.generate(
+            generated = model.generate(
                 **batch.to(model.device), max_new_tokens=settings.max_new_tokens, do_sample=True, top_k=settings.top_k
             )
-        return [" ".join(decoded.split()) for decoded in tokens.batch_decode(drawn, skip_special_tokens=True)]
+        return [" ".join(decoded.split()) for decoded in tokenizer.batch_decode(generated, skip_special_tokens=True)]

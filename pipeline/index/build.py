@@ -85,20 +85,20 @@ def build_files(  # noqa: PLR0913 (a stage: tables, settings and ports)
     Args:
         tables: `indexed_texts`.
         output: receives `index_files`.
-        settings: of the index kind.
+        settings: settings of the index kind.
         source: the vectors.
         location: receives the files.
         spread: runs the encoding on shards, for kinds that can encode outside the index.
-        seed: of the sample.
+        seed: random seed of the sample.
     """
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
     hashes, numbers = texts["content_hash"], texts["number"].to_numpy()
     kind = choose_kind(settings, len(numbers))
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(numbers))[: settings.train_size])
+    sample_rows = np.sort(np.random.default_rng(seed).permutation(len(numbers))[: settings.train_size])
     with one_thread():
-        index = kind.train(source.stored_vectors.take(hashes.take(pa.array(chosen))), len(numbers))
+        index = kind.train(source.stored_vectors.take(hashes.take(pa.array(sample_rows))), len(numbers))
         if spread is not here and kind.ENCODES_STANDALONE:
-            pieces = _codes(
+            pieces = _encode_on_shards(
                 tables, source.stored_vectors, location.store, index, spread, output.unit_key("", codebook_of(index))
             )
             kind.add_codes(index, _number_codes(pieces, numbers, output))
@@ -110,15 +110,15 @@ def build_files(  # noqa: PLR0913 (a stage: tables, settings and ports)
     output.count(FunnelStep("index", "texts", len(numbers), "vectors", index.ntotal))
 
 
-def _codes(
+def _encode_on_shards(
     tables: Tables, stored_vectors: StoredVectors, store: Store, index: Any, spread: Spread, basis: str
 ) -> Iterator[pa.Table]:
     store.write(_training_key(basis), to_bytes(index))
-    every = [
+    shards = [
         CodingShard(**vars(shard), store=store)
         for shard in make_shards(tables, stored_vectors, BUILD.name, basis, spread.places)
     ]
-    return chain.from_iterable(spread(encode_shard, every))
+    return chain.from_iterable(spread(encode_shard, shards))
 
 
 def encode_shard(shard: CodingShard) -> Pieces:
@@ -128,8 +128,8 @@ def encode_shard(shard: CodingShard) -> Pieces:
     with one_thread():
         for block in shard.blocks():
             codes = index.sa_encode(block)
-            kind, data = pa.binary(codes.shape[1]), pa.py_buffer(codes)
-            yield pa.table({"code": pa.FixedSizeBinaryArray.from_buffers(kind, len(codes), [None, data])})
+            code_type, data = pa.binary(codes.shape[1]), pa.py_buffer(codes)
+            yield pa.table({"code": pa.FixedSizeBinaryArray.from_buffers(code_type, len(codes), [None, data])})
 
 
 def _training_key(basis: str) -> str:
@@ -178,7 +178,7 @@ def update_files(
     before = output.previous_tables(INDEX_FILES.name)
     files = before.read(INDEX_FILES.name).to_pylist() if before else []
     added_numbers = {*numbers[added].tolist()}
-    files = [row for row in files if row["file"] != FILE and _first(row["file"]) not in added_numbers]
+    files = [row for row in files if row["file"] != FILE and _first_number(row["file"]) not in added_numbers]
     if location.stores and index_kind.LOSSY and len(added):
         files += _store(location.store, source, texts["content_hash"].take(pa.array(added)), numbers[added])
     _finish(location.store, output, index, index_kind, files)
@@ -225,14 +225,14 @@ def _store(store: Store, source: VectorSource, hashes: pa.ChunkedArray, numbers:
     return files
 
 
-def _first(file: str) -> int | None:
+def _first_number(file: str) -> int | None:
     """Number of the first vector in a file of stored vectors; None for other files."""
     return int(file.removeprefix(f"{STORED}/").removesuffix(".npy")) if file.startswith(f"{STORED}/") else None
 
 
 def stored_files(rows: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
     """Number of the first vector and name of each file of stored vectors."""
-    files = [(_first(row["file"]), row["file"]) for row in rows]
+    files = [(_first_number(row["file"]), row["file"]) for row in rows]
     return [(first, name) for first, name in files if first is not None]
 
 

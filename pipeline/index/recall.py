@@ -115,8 +115,8 @@ def _local(store: Store, name: str, scratch: Path) -> Path:
 def measure_recall(tables: Tables, output: Output, opening: IndexOpening, *, target: float) -> None:
     """Choose the search effort on one half of the queries, and measure recall on both.
 
-    The fastest pair of effort and number of candidates is chosen whose recall@100 on the first half exceeds the target
-    by two standard errors, both for base and for adapted queries. If there is none, the highest effort is chosen.
+    Chooses the fastest pair of effort and number of candidates whose recall@100 on the first half is at least two
+    standard errors above the target, for base and for adapted queries. If there is none, it chooses the highest effort.
 
     Args:
         tables: the tables of the earlier stages.
@@ -134,20 +134,20 @@ def measure_recall(tables: Tables, output: Output, opening: IndexOpening, *, tar
 def _choose_effort(finder: IndexSearcher, parts: list[QueryPart], target: float) -> tuple[list[Row], tuple[int, int]]:
     """Rows of `index_recall` for all settings tried, and the chosen effort and number of candidates.
 
-    For each effort, from low to high, candidates are reduced while the target is reached: recall grows with both.
+    For each effort, from low to high, the number of candidates is reduced while the target is reached.
     """
-    widths = [rerank_depth for rerank_depth in RERANK_FACTORS if rerank_depth < finder.rerank] + [finder.rerank]
+    factors = [factor for factor in RERANK_FACTORS if factor < finder.rerank] + [finder.rerank]
     trial_rows: list[Row] = []
     candidates: list[tuple[float, int, int]] = []
     for effort in finder.kind.search_efforts(finder.index):
-        while widths:
-            wide = replace(finder, rerank=widths[-1])
-            rows = [row for part in parts for row in part.rows(wide, effort)]
+        while factors:
+            trial_finder = replace(finder, rerank=factors[-1])
+            rows = [row for part in parts for row in part.rows(trial_finder, effort)]
             trial_rows += rows
             if _lowest_recall(rows) < target:
                 break
-            cost = finder.kind.cost(finder.index, effort) + widths[-1] * DEPTH
-            candidates.append((cost, effort, widths.pop()))
+            cost = finder.kind.cost(finder.index, effort) + factors[-1] * DEPTH
+            candidates.append((cost, effort, factors.pop()))
     if candidates:
         return trial_rows, min(candidates)[1:]
     return trial_rows, (effort, finder.rerank)

@@ -25,7 +25,7 @@ Books = Sequence[Floats]
 """Centroids of each level, shape (codes, dimensions)."""
 
 
-ITERATIONS = 20  # of k-means; faiss recommends 20 to 25
+ITERATIONS = 20  # k-means iterations per level
 
 
 def fit_codebooks(sample: Floats, settings: SemanticIdSettings, seed: int) -> list[Floats]:

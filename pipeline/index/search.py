@@ -51,12 +51,12 @@ class IndexSearcher:
         return np.concatenate([numbers for numbers, _ in parts]), np.concatenate([scores for _, scores in parts])
 
     def _block(self, queries: Floats, depth: int) -> tuple[Ints, Floats]:
-        wide = min(max(depth, MIN_DEPTH) * self.rerank if self.stored else depth, max(1, self.index.ntotal))
-        scores, numbers = self.kind.search(self.index, queries, wide, self.removed)
+        n_candidates = min(max(depth, MIN_DEPTH) * self.rerank if self.stored else depth, max(1, self.index.ntotal))
+        scores, numbers = self.kind.search(self.index, queries, n_candidates, self.removed)
         if self.stored:
             scores = self.stored.scores(queries, numbers)
         scores[numbers < 0] = -np.inf
-        if wide > 2 * depth:
+        if n_candidates > 2 * depth:
             column = np.argpartition(-scores, 2 * depth - 1, axis=1)[:, : 2 * depth]
             numbers, scores = np.take_along_axis(numbers, column, 1), np.take_along_axis(scores, column, 1)
         order = np.lexsort((numbers, -scores), axis=1)[:, :depth]

@@ -36,7 +36,7 @@ COMPARED = 20_000
 """Maximum number of texts whose codes by both fits are compared."""
 
 
-SAMPLES_PER_CENTROID = 100  # between the 39 and 256 that faiss recommends for k-means
+SAMPLES_PER_CENTROID = 100  # between faiss's min_points_per_centroid (39) and max_points_per_centroid (256)
 
 
 def write_codebooks(

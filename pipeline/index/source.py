@@ -245,9 +245,9 @@ class FileSource:
         if not file_rows.num_rows:
             raise InputError(f"{self.url} contains no vectors")
         if len(pc.unique(file_rows["text_id"])) < file_rows.num_rows:
-            twice = pc.value_counts(file_rows["text_id"].combine_chunks()).to_pylist()
+            counts = pc.value_counts(file_rows["text_id"].combine_chunks()).to_pylist()
             raise InputError(
-                f"{self.url}: text_id {max(twice, key=lambda count: count['counts'])['values']} occurs twice"
+                f"{self.url}: text_id {max(counts, key=lambda count: count['counts'])['values']} occurs twice"
             )
         return file_rows
 

@@ -24,7 +24,7 @@ def pack_vectors(blocks: Iterable[Floats], rows: int, dimensions: int) -> memory
     Args:
         blocks: arrays of shape (b, dimensions).
         rows: total number of vectors.
-        dimensions: of a vector.
+        dimensions: dimensions of a vector.
     """
     row_dtype, header = _row_dtype(dimensions), BytesIO()
     header_fields = {"descr": np.lib.format.dtype_to_descr(row_dtype), "fortran_order": False, "shape": (rows,)}

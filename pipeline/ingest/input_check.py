@@ -107,9 +107,9 @@ def first_queries(path: str, settings: IngestSettings) -> pa.StringArray:
         InputError: as for `check_queries`.
     """
     choice = choose_queries(path, settings.queries.format)
-    trial = SourcePreview(query_columns(settings.queries.columns), _preview_intake("queries", path), settings)
+    preview = SourcePreview(query_columns(settings.queries.columns), _preview_intake("queries", path), settings)
     blocks: list[RowBlock] = []
-    _read(choice.files, choice.format, trial, blocks.append)
+    _read(choice.files, choice.format, preview, blocks.append)
     texts = pa.concat_arrays([pa.array([], pa.string()), *(block.columns["text"] for block in blocks)]).drop_null()
     return texts[:: max(1, -(-len(texts) // TEXTS))]
 
@@ -138,18 +138,18 @@ def check_log(
     plan_days(partitions, dates, earlier_days, settings.max_late_days if ubi else 0)
     if path.startswith(REMOTE):
         return []
-    intake, tried = _preview_intake("impressions", path), _both_ends(list(partitions.values()))
-    form = None if settings.format in {"auto", "ubi"} else settings.format
-    trial = SourcePreview(event_columns(settings.columns) if ubi else log_columns(settings.columns), intake, ingest)
-    reads_all = len(tried) == len(partitions) and not ubi
-    for partition in tried:
+    intake, checked_partitions = _preview_intake("impressions", path), _both_ends(list(partitions.values()))
+    file_format = None if settings.format in {"auto", "ubi"} else settings.format
+    preview = SourcePreview(event_columns(settings.columns) if ubi else log_columns(settings.columns), intake, ingest)
+    reads_all = len(checked_partitions) == len(partitions) and not ubi
+    for partition in checked_partitions:
         rules = LogRules(settings, ingest, partition.date)
 
         def use(block: RowBlock, rules: LogRules = rules) -> None:
             if not ubi:
                 usable_of_log(block, rules, intake)
 
-        reads_all = _read(partition.files, form, trial, use) and reads_all
+        reads_all = _read(partition.files, file_format, preview, use) and reads_all
     return _format_problems(intake, path, ingest, reads_all=reads_all)
 
 
@@ -172,12 +172,12 @@ class SourcePreview:
     settings: IngestSettings
 
 
-def _read(files: Sequence[InputFile], form: str | None, trial: SourcePreview, use: Use) -> bool:
+def _read(files: Sequence[InputFile], file_format: str | None, preview: SourcePreview, use: Use) -> bool:
     """Read the beginning of the first files; returns whether that was the whole source."""
     reads_all = _is_short(files, FILES)
     for file in files[:FILES]:
         _use(
-            read_tabular(file, form, trial.columns, trial.intake, trial.settings.max_row_bytes),
+            read_tabular(file, file_format, preview.columns, preview.intake, preview.settings.max_row_bytes),
             use,
             reads_all=reads_all,
         )

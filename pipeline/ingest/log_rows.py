@@ -24,7 +24,7 @@ from darklode.schemas.mined_tables import IMPRESSIONS
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
 
-BATCH_ROWS = 1 << 15  # sorted rows fetched from DuckDB at once: a few MB
+BATCH_ROWS = 1 << 15  # sorted rows fetched from DuckDB at once
 # Hexadecimal digits (96 bits) of generated search and event ids: with a billion ids, a collision is very unlikely.
 ID_DIGITS = 24
 # Impressions before the sort: days in days and times in microseconds since 1970 (UTC), positions as in the log.
@@ -95,14 +95,14 @@ class LogStaging:
         columns = {
             "tenant": tenants,
             "search_id": searches,
-            "position": pa.array(range(len(searches)), pa.int64()),
+            "number": pa.array(range(len(searches)), pa.int64()),
         }
         self._connection.register("searches", pa.table(columns))
         flags = self._connection.sql("""
             SELECT EXISTS (
                 FROM staged s WHERE s.tenant = a.tenant AND s.search_id = a.search_id AND NOT s.clicked
             ) AS shown
-            FROM searches a ORDER BY position
+            FROM searches a ORDER BY number
         """).to_arrow_table()
         self._connection.unregister("searches")
         return mask(flags["shown"].combine_chunks())
@@ -251,7 +251,8 @@ class LogRules:
     def days(self) -> tuple[int, int]:
         """The first and the last valid day (UTC) of an event, in days since 1970.
 
-        A day in another time zone begins on the UTC day before or ends on the day after.
+        An event may be `max_late_days` late, or a day early. In time zones other than UTC it may be at least a day
+        late, because a day there can begin on the UTC day before.
         """
         day = ((self.date or date(1970, 1, 1)) - date(1970, 1, 1)).days
         zone_days = int(self.settings.time_zone != "UTC")

@@ -136,8 +136,8 @@ def _compute_basis(source: LogPartition, preceding: Mapping[str, LogPartition | 
     recorded_fingerprints = (recorded or "").split("-")
     if len(recorded_fingerprints) == len(fingerprints) and recorded_fingerprints[0] == fingerprints[0]:
         fingerprints = [
-            recorded_one if current == MISSING else current
-            for recorded_one, current in zip(recorded_fingerprints, fingerprints, strict=True)
+            recorded_fingerprint if fingerprint == MISSING else fingerprint
+            for recorded_fingerprint, fingerprint in zip(recorded_fingerprints, fingerprints, strict=True)
         ]
     return "-".join(fingerprints)
 
@@ -166,7 +166,7 @@ def _local_copy(store: Store, file: InputFile, folder: Path) -> InputFile:
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with store.filesystem.open_input_stream(str(file.path), compression=None) as source, target.open("wb") as copy:
-            shutil.copyfileobj(source, copy, 1 << 20)  # 1 MiB at a time: fewer requests than the default
+            shutil.copyfileobj(source, copy, 1 << 20)  # 1 MiB at a time
     except OSError as error:
         raise InputError(f"{target} cannot be read ({error}); check the bucket and AWS_*") from error
     return replace(file, path=target)

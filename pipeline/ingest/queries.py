@@ -17,8 +17,7 @@ from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import RAW_QUERIES
 
 INGEST_QUERIES = Stage("ingest_queries", 2, (), ("raw_queries",))
-# Hexadecimal digits of a generated query id (64 bits): short enough to read, and collisions are negligible.
-ID_DIGITS = 16
+ID_DIGITS = 16  # hexadecimal digits (64 bits) of a generated query id
 
 
 def ingest_queries(path: str, output: Output, settings: IngestSettings) -> None:

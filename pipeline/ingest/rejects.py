@@ -112,7 +112,7 @@ class RowCounts:
 
 SHORT = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 ESCAPES = SHORT | {chr(code): f"\\u{code:04x}" for code in range(32) if chr(code) not in SHORT}
-# JSON escapes: texts with none of these characters, nearly all, are not searched for each one.
+# Characters that JSON escapes. A column without any of them is not searched for each one.
 SPECIAL = r'[\x00-\x1f"\\]'
 
 
@@ -139,7 +139,7 @@ def _member(role: str, values: pa.Array, longest: int) -> pa.Array:
 
 
 MAX_PAYLOAD_BYTES = 4 * PAYLOAD_CHARACTERS  # UTF-8 has up to four bytes per character
-FLUSH_ROWS = 8192  # rejects buffered before they are written: some MB at most
+FLUSH_ROWS = 8192  # rejects buffered before they are written
 BUFFER_SCHEMA = pa.schema(
     [
         REJECTS.schema.field(name).remove_metadata()

@@ -131,9 +131,8 @@ def common_faults(block: RowBlock, key: str, settings: IngestSettings, role: str
     return [*faults, (f"empty {role}", is_blank(text))]
 
 
-# Parts are small enough to be rewritten cheaply after a change, and large enough that a run has few files.
-MIN_PART_BYTES = 1 << 20
-MAX_PART_BYTES = 8 << 20
+MIN_PART_BYTES = 1 << 20  # bytes of text after which a part may end
+MAX_PART_BYTES = 8 << 20  # bytes of text after which a part always ends
 BOUNDARY = 256  # a part may end after one row of 256 on average, chosen by the hash of its id
 
 

@@ -37,11 +37,11 @@ class Cosine:
         first = pa.array(np.unique(chunk, return_index=True)[1])
         query_vectors = self._queries(queries.to_pylist()).astype(np.float64)
         query_vectors[~query_vectors.any(axis=1)] = np.nan
-        right = self._chunks((hashes, view(pairs).take(first).combine_chunks())).astype(np.float64)
-        return np.asarray(np.einsum("ij,ij->i", query_vectors[query], right[chunk]))[:, None]
+        chunk_vectors = self._chunks((hashes, view(pairs).take(first).combine_chunks())).astype(np.float64)
+        return np.asarray(np.einsum("ij,ij->i", query_vectors[query], chunk_vectors[chunk]))[:, None]
 
 
-_MINILM = Logistic((7.66,), -7.66 * 0.556)  # slope and midpoint, fitted to four labelled collections
+_MINILM = Logistic((7.66,), -7.66 * 0.556)  # slope and midpoint, chosen on four labelled collections
 _AS_IT_IS = "prompts=none:tokens=all:dimensions=all:dtype=float32"
 
 CALIBRATIONS: Mapping[str, Logistic] = MappingProxyType(

@@ -306,11 +306,11 @@ class SemanticSpace:
 
     def best_similarity(self, queries: _Vectors) -> NDArray[np.int64]:
         """Compute the maximum inner product of each query with any chunk, at least 0, shape (n_queries,)."""
-        query_rows = queries.astype(np.float32)
+        query_vectors = queries.astype(np.float32)
         max_similarity = np.zeros(len(queries), dtype=np.float32)
         for start in range(0, len(self.vectors), _BLOCK_ROWS):
-            right = self.vectors[start : start + _BLOCK_ROWS].astype(np.float32)
-            max_similarity = np.maximum(max_similarity, (query_rows @ right.T).max(axis=1))
+            chunk_vectors = self.vectors[start : start + _BLOCK_ROWS].astype(np.float32)
+            max_similarity = np.maximum(max_similarity, (query_vectors @ chunk_vectors.T).max(axis=1))
         return max_similarity.astype(np.int64)
 
 

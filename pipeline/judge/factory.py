@@ -74,7 +74,7 @@ def members(settings: JudgeSettings) -> list[JudgeKind]:
 def judge_for(
     settings: JudgeSettings, cache: CacheSettings, thresholds: Mapping[str, float]
 ) -> Callable[[TenantChunks], Judge]:
-    """Builds the judge of one tenant's chunks: fitted on them, or shared by all tenants, with its ledger.
+    """Return a function that builds the judge of a tenant's chunks: fitted on them, or shared by all tenants.
 
     Args:
         settings: settings of the judge and its panel.
@@ -88,11 +88,11 @@ def judge_for(
         threshold = thresholds.get(chunks.tenant, settings.cut)
         if not other_builders:
             return first(chunks, threshold)
-        members = [
+        panel_members = [
             first(chunks, settings.cut),
             *(builder(chunks, member.cut) for builder, member in zip(other_builders, settings.panel, strict=True)),
         ]
-        return Panel(members, Vote(settings.vote, weights, threshold))
+        return Panel(panel_members, Vote(settings.vote, weights, threshold))
 
     return build
 

@@ -17,7 +17,7 @@ from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.judge.adaptive.pool_features import RETRIEVERS, K
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 
-# A chunk that is not in a retriever's list scores what the list's last one does, which is the most that it can have.
+# A chunk that is not in a retriever's list gets the list's lowest score, the highest that it can have.
 _FOUND = """
     CREATE TEMP TABLE found AS
     WITH lists AS (SELECT query_id, chunk_id, retriever, rank, score FROM rankings WHERE tenant = $tenant),
@@ -39,9 +39,9 @@ _Floats = NDArray[np.float64]
 class RankingFeatures:
     """Features of the pairs of a tenant's pool.
 
-    For each retriever score and reciprocal rank (0 if not retrieved); the fused score, log of the best rank and number
-    of retrievers; the features of the embedded judge; log lengths of query and chunk in characters. Memory does not
-    grow with the pool, because DuckDB spills to disk.
+    For each retriever the score (the lowest of its list if not retrieved) and the reciprocal rank (0 if not retrieved);
+    the fused score, log of the best rank and number of retrievers; the features of the embedded judge; log lengths of
+    query and chunk in characters. Memory does not grow with the pool, because DuckDB spills to disk.
 
     Args:
         chunks: the tenant's chunks; the run has `pool` and `rankings`.

@@ -19,7 +19,7 @@ NAMES = ("tenant", "query_id", "chunk_id", "relevance")
 STEP = "calibrate.labels"
 _GIVEN = pa.schema([("line", pa.int64()), *((name, pa.string()) for name in NAMES), ("payload", pa.string())])
 
-# A pair that is labelled twice counts once; with two labels it counts as none.
+# A pair labelled twice with the same relevance counts once; a pair with different labels does not count.
 JUDGED = """
     WITH looked AS (
         SELECT given.*, TRY_CAST(given.relevance AS INTEGER) AS grade,

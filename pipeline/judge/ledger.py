@@ -76,9 +76,9 @@ class Ledger(KeyedStore):
         """
         if earlier is None:
             return lambda _pairs: False
-        parent_ledger = EarlierVersion(self, judge_id, earlier.judge_id)
+        earlier_version = EarlierVersion(self, judge_id, earlier.judge_id)
         return lambda pairs: (
-            bool(parent_ledger) and parent_ledger.hand_down(pairs.filter(pa.array(earlier.is_unchanged(pairs))))
+            bool(earlier_version) and earlier_version.hand_down(pairs.filter(pa.array(earlier.is_unchanged(pairs))))
         )
 
     def usage(self) -> pa.Table:

@@ -48,7 +48,7 @@ class LedgerJudge(Judge):
 
     @property
     def facts(self) -> dict[str, int]:
-        """`hits` and `n_requested`, for the stage's record."""
+        """`hits`, and `n_requested` as `asked`, for the stage's record."""
         return {"hits": self.hits, "asked": self.n_requested}
 
     @property

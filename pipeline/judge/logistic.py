@@ -66,14 +66,13 @@ class Logistic:
         """
         from sklearn.linear_model import LogisticRegression
 
-        middle, deviation = features.mean(axis=0), features.std(axis=0)
+        mean = features.mean(axis=0)
+        deviation = features.std(axis=0)
         spread = np.where(deviation > 0, deviation, 1.0)
         with threadpool_limits(1):  # the number of threads would change the last bits
-            model = LogisticRegression(C=1 / features.shape[1], max_iter=1000).fit(
-                (features - middle) / spread, positive
-            )
+            model = LogisticRegression(C=1 / features.shape[1], max_iter=1000).fit((features - mean) / spread, positive)
         weights = model.coef_[0] / spread
-        return cls(tuple(map(_significant, weights)), _significant(model.intercept_[0] - weights @ middle))
+        return cls(tuple(map(_significant, weights)), _significant(model.intercept_[0] - weights @ mean))
 
     def probability(self, features: _Floats) -> _Floats:
         """Probability of relevance, shape (n_pairs,); NaN if a feature is NaN."""

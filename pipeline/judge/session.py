@@ -75,8 +75,8 @@ class JudgingSession:
         Raises:
             ValueError: the replies break the judge's contract (`check_replies`).
         """
-        # Reading the id may wait for a server. In this thread a signal (Ctrl-C) interrupts it, in the event loop's none
-        # does.
+        # Reading the id may wait for a server. In this thread Ctrl-C interrupts the wait; in the event loop's thread no
+        # signal would.
         judge_id = judge.judge_id
         replies = self.run_coroutine(judge, judge.judge(pairs), unit_progress=unit_progress)
         check_replies(judge_id, pairs, replies)

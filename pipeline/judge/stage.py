@@ -52,7 +52,7 @@ def judge(
         tables: must contain `queries`, `chunks` and `pool`; for adaptive judging also `rankings`.
         output: receives `verdicts`, and `panel_verdicts` of the members of a panel; its facts name the judge's kind,
             ids and members, and count labels.
-        settings: kind, depth, recall and random_share.
+        settings: kind, strategy, target_recall and random_share.
         judge_for: builds a tenant's judge.
         seed: random seed of the sample of adaptive judging.
 
@@ -64,12 +64,12 @@ def judge(
     with JudgingSession(output, tables.rows("pool")) as session:
         for tenant in tenants(tables, "pool"):
             chunks = TenantChunks(tables, tenant)
-            own = PoolJudge(judge_for(chunks), session, output)
-            judges.append(own.judge)
+            pool_judge = PoolJudge(judge_for(chunks), session, output)
+            judges.append(pool_judge.judge)
             if settings.strategy == "full":
-                _all(tables, chunks, own)
+                _all(tables, chunks, pool_judge)
             else:
-                _in_rounds(tables, chunks, own, settings, seed)
+                _in_rounds(tables, chunks, pool_judge, settings, seed)
     _record(output, session.counts, tables.rows("pool"))
     output.facts |= {"kind": settings.kind, **judge_facts(judges)}
     members = {member for judge in judges if isinstance(judge, Panel) for member in judge.member_ids}
@@ -135,16 +135,17 @@ class PoolJudge:
         """The judge's replies; writes those of panel members."""
         if not isinstance(self.judge, Panel):
             return self.session.replies(self.judge, pairs)
-        each = self.session.run_coroutine(self.judge, self.judge.each(pairs))
-        pooled = self.judge.combine(each)
-        for who, member_reply in zip((*self.judge.member_ids, self.judge.judge_id), (*each, pooled), strict=True):
-            check_replies(who, pairs, member_reply)
-        own = [
-            _verdicts(member, pairs, member_reply)
-            for member, member_reply in zip(self.judge.member_ids, each, strict=True)
+        member_replies = self.session.run_coroutine(self.judge, self.judge.each(pairs))
+        panel_replies = self.judge.combine(member_replies)
+        judge_ids = (*self.judge.member_ids, self.judge.judge_id)
+        for judge_id, replies in zip(judge_ids, (*member_replies, panel_replies), strict=True):
+            check_replies(judge_id, pairs, replies)
+        member_verdicts = [
+            _verdicts(member_id, pairs, replies)
+            for member_id, replies in zip(self.judge.member_ids, member_replies, strict=True)
         ]
-        self.output.write("panel_verdicts", pa.concat_tables(own).cast(PANEL_VERDICTS.schema))
-        return pooled
+        self.output.write("panel_verdicts", pa.concat_tables(member_verdicts).cast(PANEL_VERDICTS.schema))
+        return panel_replies
 
 
 def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:

@@ -86,8 +86,7 @@ def compare_models(
 ) -> list[Row]:
     """Compare each larger model with the next smaller one.
 
-    Both are compared at the largest size that both have, paired by seed. Only encoders that share a law are compared,
-    because they differ in parameters only.
+    Both are compared at the largest size that both have, paired by seed. Only encoders that share a law are compared.
 
     Args:
         rows: the table `law_points`.

@@ -16,16 +16,16 @@ from darklode.pipeline.base.types import Doubles
 from darklode.schemas.law_tables import LAW_CORRELATIONS
 
 MIN_ENCODERS = 4
-"""Minimum number of encoders for a coefficient; with fewer, its interval would span nearly all values."""
+"""Minimum number of distinct pairs of values, about one per encoder, for a coefficient."""
 
 ALL_SOURCES = "all sources"
 """Value of `source` for the coefficient over all label sources."""
 
 RESAMPLES = 2000
-"""Bootstrap resamples; cheap, because the coefficient is computed from sums."""
+"""Number of bootstrap resamples."""
 
 TINY = 1e-15
-"""Geometric mean of both sums of squares below which a side counts as constant; rounding errors are of this size."""
+"""Geometric mean of both sums of squares at or below which a side counts as constant."""
 
 # Pairs of entropy and another measure of the same trained encoder. At size 0 the encoder is untrained and thus the same
 # for all seeds, so its values are averaged without the seed.

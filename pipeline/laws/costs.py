@@ -19,7 +19,7 @@ from darklode.pipeline.validate.review.journal import AnswerJournal
 from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS
 
 RESAMPLES = 1000
-"""Bootstrap resamples per interval. Cheap, because every statistic is a ratio of column sums."""
+"""Number of bootstrap resamples per interval."""
 
 MAX_PAUSE = 300.0
 """Longest time between two answers, in seconds, that counts as work; a longer pause is a break and is left out."""
@@ -28,7 +28,6 @@ JUDGED = ("pool", "verdicts", "rankings", "qrels", "queries")
 """Tables of a judged build."""
 
 # Totals of one build. `counted` is the number of verdicts with recorded tokens; 0 means that the judge reports none.
-
 TOKENS = """
     SELECT count(*) AS calls, count(DISTINCT (tenant, query_id)) AS queries, count(*) FILTER (relevant) AS positives,
            count(prompt_tokens) AS counted, CAST(sum(prompt_tokens) AS DOUBLE) AS prompt_tokens,
@@ -258,7 +257,7 @@ def _count_matrix(table: pa.Table, n_bands: int) -> Doubles:
 def _deeper_rows(judged: Sequence[JudgedRun], deepest_rank: int, deepest_band: Row) -> list[Row]:
     """The row of `depth_costs` for doubling the judged depth; no row if no retriever ranked anything there.
 
-    Its calls per positive are those of the deepest judged band: a lower bound, as positives get rarer with depth.
+    Its calls per positive are those of the deepest judged band: a lower bound if positives are no denser below it.
     """
     unjudged = [build.run.tables("rankings", "pool").sql(BELOW, [deepest_rank]).to_pylist()[0] for build in judged]
     n_calls = sum(row["calls"] for row in unjudged)

@@ -17,9 +17,7 @@ from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws.functional_forms import CONSTANT, DataScale, FunctionalForm, LawPoints
 
 HUBER = 1e-3
-"""Residual at which the Huber loss turns from quadratic to linear, in log units; the value of Hoffmann et al. 2022. So
-small that nearly all residuals count linearly: a few outliers do not bend the curve.
-"""
+"""Residual at which the Huber loss turns from quadratic to linear, in log units; the value of Hoffmann et al. 2022."""
 
 FIRST_TOLERANCE, FINAL_TOLERANCE = 1e-8, 1e-12
 """Optimizer tolerances of the first pass over all starts, and of the final pass over the best ones."""
@@ -31,10 +29,12 @@ SAME_OPTIMUM = 1e-3
 """Relative tolerance within which another start counts as the same optimum."""
 
 MIN_DISTANCE = 1e-6
-"""Lower bound of the mean absolute residual, in log units. On exact data it would be 0 and AICc −∞ for every form."""
+"""Lower bound of the mean absolute residual, in log units: on exact data it is 0, and AICc would be −∞. It is also the
+absolute tolerance of the loss, besides `SAME_OPTIMUM`.
+"""
 
 STEP = 1e-6
-"""Relative step of numerical derivatives, and distance that starts keep from the bounds."""
+"""Relative step of numerical derivatives, and distance of starts from the bounds as a share of their range."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Fit:
         points: the fitted points.
         loss: summed Huber loss of the log residuals, in units of `HUBER`.
         starts: number of starts.
-        n_optima: number of starts that end at the best loss; few of many hint at a loss with many local optima.
+        n_optima: number of starts that end at the best loss, within `SAME_OPTIMUM`.
     """
 
     form: FunctionalForm
@@ -86,7 +86,7 @@ class Fit:
     def aicc(self) -> float:
         """AICc (Hurvich and Tsai 1989) for Laplace-distributed residuals; inf for too few points."""
         n = len(self.points)
-        n_estimated = self.form.count + 1  # the noise's scale, too
+        n_estimated = self.form.count + 1  # the scale of the noise is estimated, too
         if n <= n_estimated + 1:
             return float("inf")
         noise_scale = max(float(np.abs(self.residuals).mean()), MIN_DISTANCE)
@@ -129,7 +129,7 @@ def fit(form: FunctionalForm, points: LawPoints, starts: Doubles | None = None) 
     def scaled_residuals(at: Doubles) -> Doubles:
         return (form.log_value(at, frame, points) - log_losses) / HUBER
 
-    # A start on a bound would leave the optimizer no room for its first step.
+    # Starts are moved off the bounds.
     margin = STEP * (high - low)
     inner_low, inner_high = low + margin, high - margin
 

@@ -61,7 +61,7 @@ class SampledNegatives:
             positive_vectors = frozen.take(self.position[rows])
             positive_scores = np.einsum("qd,qd->q", query_vectors, positive_vectors).astype(np.float64) / temperature
             all_scores = np.column_stack([positive_scores, negative_scores])
-            max_score = all_scores.max(axis=1)  # subtracted before exp, which would overflow
+            max_score = all_scores.max(axis=1)  # subtracted before exp, which could overflow
             log_sum = np.log(np.exp(all_scores - max_score[:, None]).sum(axis=1)) + max_score
             entropies[rows] = log_sum - positive_scores
         return entropies

@@ -34,7 +34,7 @@ UNMEASURED = "text not searched, query in no split, or no unlabelled text to com
 """Reason in the funnel for labelled pairs without an entropy."""
 
 RESAMPLES = 2000
-"""Bootstrap resamples per interval; cheap, because a mean is computed from sums per query cluster."""
+"""Number of bootstrap resamples per interval."""
 
 QUERIES = 1 << 10
 """Queries per block. The vectors of a block are always computed together, because the last bits of a vector can depend

@@ -43,7 +43,7 @@ WITHOUT, ALL = "without the largest", "all"
 """Values of `fitted_to`: the fits that are tested on the held-out largest points, and an accepted law's final fit."""
 
 RESAMPLES = 100
-"""Refits per interval; each is a nonlinear fit, so more would dominate the run time."""
+"""Number of refits to simulated data per interval; see `prediction_intervals`."""
 
 
 def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:

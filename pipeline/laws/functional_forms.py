@@ -1,8 +1,8 @@
 """Functional forms of a law: loss L as a function of labelled queries D, model parameters N, or both.
 
-A form is fitted in *search coordinates*, which are better conditioned than its reported constants A, α, B, β and δ: for
-each power term its *level* (log of the term at the mean log size) and its exponent, and last the floor δ, the loss that
-remains with infinite data and parameters.
+A form is fitted in *search coordinates*, not in its reported constants A, α, B, β and δ. They are, for each power term,
+its *level* (log of the term at the mean log size) and its exponent, and last the floor δ, the loss that remains with
+infinite data and parameters.
 
 Sources: Scaling Laws for Dense Retrieval, Eq. 7 to 9; Chinchilla's additive form (Hoffmann et al. 2022, Eq. 2).
 """
@@ -25,7 +25,7 @@ scale is identifiable.
 """
 
 STARTS = (0.1, 0.3, 0.6, 1.0, 2.0)
-"""Starting values of an exponent, about evenly spaced in logs, because the loss has local optima."""
+"""Starting values of an exponent."""
 
 FLOORS = (0.0, 0.5, 0.9)
 """Starting values of the floor, as shares of the lowest observed value."""
@@ -150,7 +150,7 @@ class FunctionalForm:
 
     def starts(self, frame: DataScale) -> Doubles:
         """Initial coordinates, shape (n_starts, n_constants): all combinations of floors and exponents."""
-        # A form with two exponents takes every other starting value of each, to keep the number of starts small.
+        # A form with two exponents takes every other starting value of each.
         exponent_values = STARTS[:: max(len(self.exponents), 1)]
         initial_coordinates = [
             [*coordinates, frame.least * floor_share]
@@ -259,10 +259,7 @@ def _two_term_constants(at: Doubles, frame: DataScale) -> Doubles:
 
 
 def _two_term_starts(exponents: tuple[float, ...], level: float, _: DataScale) -> list[list[float]]:
-    """Initial coordinates that split the loss above the floor between the terms: equally, or 1 to 9 either way.
-
-    Starting from all three lets the search find the optimum whichever term dominates.
-    """
+    """Initial coordinates that split the loss above the floor between the terms: equally, or 1 to 9 either way."""
     term_shares = ((0.5, 0.5), (0.1, 0.9), (0.9, 0.1))
     return [
         [
@@ -276,7 +273,7 @@ def _two_term_starts(exponents: tuple[float, ...], level: float, _: DataScale) -
 
 
 _LEVEL = (-40.0, 40.0)
-"""Bounds of a level, which is a log of a loss: far beyond any measured loss, but e^±40 cannot overflow."""
+"""Bounds of a level, which is the log of a loss."""
 
 
 def _single_term(column: str, name: str, scale: str, exponent: str) -> FunctionalForm:

@@ -90,8 +90,7 @@ class GridContext:
 class GridShard:
     """The grid points of one encoder, source and seed.
 
-    They form one shard because they share the training task, and because opening the encoder's vectors takes longer
-    than training a small point.
+    They form one shard because they share the training task and the opened vectors of the encoder.
 
     Attributes:
         context: the encoder and everything its grid points share.
@@ -182,10 +181,7 @@ class GridEvaluator:
         return cls(context, data, negatives)
 
     def training_task(self, source: str, seed: int) -> Task:
-        """The training task of a source for a seed, without queries whose positive is also that of a test query.
-
-        Training on a text that answers a test query would make the scores of larger sizes too good.
-        """
+        """The training task of a source for a seed, without queries whose positive is also that of a test query."""
         return _hold_out(self._label_sources[source](self.data.task, seed), self.negatives.position)
 
     @cached_property
@@ -206,7 +202,7 @@ class GridEvaluator:
         """Train one grid point; returns its scores and the seconds of training.
 
         Args:
-            task: of the point's source and seed.
+            task: the training task of the point's source and seed, with all queries.
             point: the grid point.
             on_progress: progress callback.
         """

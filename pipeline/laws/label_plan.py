@@ -25,11 +25,11 @@ from darklode.pipeline.laws.prediction_intervals import refit_samples
 from darklode.pipeline.laws.verdict import NO_LAW, LawResult
 
 STEP = {ENTROPY: 0.1}
-"""Gain whose cost is planned, by measure: 0.1 nats of entropy; 0.01 of any other measure, as most are at most 1."""
+"""Gain whose cost is planned, by measure: 0.1 nats of entropy; 0.01 of any other measure."""
 
 MAX_EXTRAPOLATION = 4.0
-"""Maximum extrapolation, as a multiple of the largest measured size. A verdict tests a law only one size ahead, usually
-at a doubling, so predictions far beyond the measured sizes are untested.
+"""Maximum extrapolation, as a multiple of the largest measured size. Beyond it, a plan gives no number or says
+that it is not to be trusted.
 """
 
 
@@ -106,7 +106,7 @@ def plan_laws(laws: Mapping[LawKey, LawResult], request: PlanRequest, seed: int)
 def n_missing_labels(result: LawResult) -> int:
     """Number of queries to label before a law can be fitted and tested; 0 if labels do not help.
 
-    Each missing size doubles the largest one, so that sizes stay evenly spaced in log D.
+    Each missing size doubles the largest one.
     """
     if result.verdict == NO_LAW or not len(result.points):
         return 0

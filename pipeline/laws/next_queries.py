@@ -55,7 +55,8 @@ BUILD = f"""
     ORDER BY query_id
 """
 
-# All queries of a run mined from a log: labelled if they have triplets, held out if they are in a test set.
+# All queries of a run mined from a log: labelled if they have triplets; held out unless they are in the train split of
+# `query_clusters` and not in `mined_test`.
 LOG = """
     SELECT query_id, text, held, labelled, NOT held AND NOT labelled AS candidate, 1 AS count,
            CAST(NULL AS DOUBLE) AS disagreement
@@ -111,7 +112,10 @@ CHOSEN = """
 def next_queries(
     tables: Tables, output: Output, sources: Sequence[TrainingSource], *, tenant: str, size: int, seed: int
 ) -> int:
-    """Write the next batch: alternately the most frequent candidate of a cluster without labels, and by disagreement.
+    """Write the next batch of queries to label.
+
+    First comes the most frequent candidate of each cluster without labels. Then the clusters take turns, those with the
+    largest disagreement first.
 
     Candidates are the unlabelled queries of the runs and those of files. Clusters are k-means over character n-grams of
     all queries, as in cleaning. Candidates that nearly duplicate a labelled or held-out query are dropped.

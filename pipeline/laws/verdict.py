@@ -39,7 +39,7 @@ MAX_ERROR = 0.03
 """Maximum relative error of the predicted loss at a size that was not fitted. Raising it accepts weaker laws."""
 
 MAX_INTERVAL = 0.05
-"""Maximum relative half-width of the 95 % interval at the held-out size; a wider one could not refute a law."""
+"""Maximum relative half-width of the 95 % interval at the held-out size; a wider one gives the verdict `UNKNOWN`."""
 
 LAW, NO_LAW, UNKNOWN = "law", "no law", "not identifiable yet"
 """Verdicts: accepted; refuted; or too few or too noisy points to decide."""
@@ -115,7 +115,7 @@ def find_law(points: LawPoints, chance: float | None, resamples: int, seed: int)
     if len(off_plateau):
         n_places = len(_places(fitted))
         result.fits = [fit(form, fitted) for form in fitting_forms(off_plateau) if n_places >= form.count]
-    result.chosen = min(result.fits, key=lambda fit: (fit.aicc, fit.form.count), default=None)
+    result.chosen = min(result.fits, key=lambda candidate: (candidate.aicc, candidate.form.count), default=None)
     if result.chosen is not None:
         result.ends = np.stack(confidence_band(result.chosen, result.places, resamples, seed))
     result.verdict, result.reason = _claim(result, fitted, held_out)

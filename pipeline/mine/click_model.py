@@ -11,11 +11,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables, digest
+from darklode.pipeline.base.types import Doubles, Ints
 from darklode.pipeline.mine.admission.admitted_log import AdmittedRows
 from darklode.pipeline.mine.days import days_until
 from darklode.pipeline.mine.evidence import Exposures
@@ -35,9 +35,6 @@ MAX_CLICK_PROBABILITY = 0.99
 
 LOG_BOUNDS = (-5.0, 10.0)
 """Bounds of the log shape and rate of the prior: without variation between documents both would diverge."""
-
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
 
 SEEN = """
     CREATE TEMP TABLE seen (tenant VARCHAR, query_id VARCHAR, doc_id VARCHAR, position INTEGER,
@@ -151,13 +148,13 @@ def _priors(ratios: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, CLICK_PRIOR.schema)
 
 
-def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float, float]:
+def gamma_prior(clicks: Doubles, expected: Doubles, pairs: Ints) -> tuple[float, float]:
     """Shape and rate of the gamma distribution of actual over expected clicks.
 
     Clicks are Poisson with mean ratio · expected, so the posterior of a ratio is gamma with shape + clicks and rate +
     expected. A search shows at most one click per document: a position with click probability p adds −ln(1 − p) to the
-    expectation, and half of it if there was a click (a Poisson process observed only as zero or more). Shape and rate
-    maximize the marginal likelihood.
+    expectation, and half of it if there was a click (a Poisson process of which only zero or non-zero is observed).
+    Shape and rate maximize the marginal likelihood.
 
     Args:
         clicks: number of clicks of a (query, document) pair, shape (n_rows,).
@@ -167,7 +164,7 @@ def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float
     Source: empirical Bayes after Robbins (1956); the gamma-Poisson shrinker of DuMouchel (1999) with one component.
     """
 
-    def loss(log_parameters: _Floats) -> tuple[float, _Floats]:
+    def loss(log_parameters: Doubles) -> tuple[float, Doubles]:
         """Negative log likelihood without constants, and its gradient by log shape and log rate."""
         shape, rate = np.exp(log_parameters)
         log_shrinkage = np.log(rate / (rate + expected))
@@ -184,7 +181,7 @@ def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float
     return float(shape), float(rate)
 
 
-def examination(pair: _Ints, position_index: _Ints, exposures: _Ints, clicks: _Ints, first: _Floats) -> _Floats:
+def examination(pair: Ints, position_index: Ints, exposures: Ints, clicks: Ints, first: Doubles) -> Doubles:
     """Probability that a user examines each position, relative to the highest: shape (n_places,), 0 to 1.
 
     P(click) = examination · attractiveness; both are fitted by expectation maximization.
@@ -209,5 +206,5 @@ def examination(pair: _Ints, position_index: _Ints, exposures: _Ints, clicks: _I
         expected_attractions = clicks + skips_by_probability * alpha * (1 - theta)
         examined = np.bincount(position_index, expected_examinations, len(examined)) / position_exposures
         attractive = np.bincount(pair, expected_attractions, len(attractive)) / pair_exposures
-    relative: _Floats = examined / max(examined.max(initial=0), 1e-9)
+    relative: Doubles = examined / max(examined.max(initial=0), 1e-9)
     return relative

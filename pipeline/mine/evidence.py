@@ -31,7 +31,7 @@ EVIDENCE = Stage(
     consults=("impressions", "log_days"),
 )
 
-# Positions unknown to the click model use the nearest known one above; clicks without a position count as position 1.
+# Positions unknown to the click model use the nearest known one above; rows without a position count as position 1.
 # With negatives `skipped`, a document counts as examined only if it or a lower one was clicked.
 EVIDENCE_OF_A_DAY = """
     WITH clicked AS (
@@ -160,10 +160,10 @@ def summarize_day(shard: LogDay) -> Pieces:
         yield pa.table({"counts": [json.dumps(_counts(connection, impressions, exposures, bots))]})
 
 
-def _write_day(output: Output, day: Pieces) -> dict[str, object]:
+def _write_day(output: Output, day_pieces: Pieces) -> dict[str, object]:
     """Write the result of `summarize_day`; returns the day's counts."""
     output_tables = TABLES["click_evidence"], TABLES["query_spellings"]
-    pieces_of_day = iter(day)
+    pieces_of_day = iter(day_pieces)
     piece = next(pieces_of_day)
     for table in output_tables:
         with output.row_group_writer(table.name, RESULT_ROWS) as write_rows:
@@ -190,20 +190,20 @@ def _counts(
     return {"rows": n_rows, "repeats": n_rows - n_shown, "bots": rows_by_reason, "kept": n_kept}
 
 
-def _funnel_step(totals: list[dict[str, object]]) -> FunnelStep:
+def _funnel_step(facts_of_days: list[dict[str, object]]) -> FunnelStep:
     """The counts of all days as one funnel step. Units keep them as facts, so that skipped days count, too."""
     dropped: dict[str, int] = {}
-    for facts in totals:
+    for facts in facts_of_days:
         reasons = {"repeated, or a click joined to its impression": facts["repeats"], **facts["bots"]}  # type: ignore[dict-item]
         for reason, rows in reasons.items():
             dropped[reason] = dropped.get(reason, 0) + int(rows)  # type: ignore[call-overload]
-    sums = {name: sum(int(facts[name]) for facts in totals) for name in ("rows", "kept")}  # type: ignore[call-overload]
+    sums = {name: sum(int(facts[name]) for facts in facts_of_days) for name in ("rows", "kept")}  # type: ignore[call-overload]
     dropped_rows = {reason: rows for reason, rows in sorted(dropped.items()) if rows}
     return FunnelStep("click_evidence", "impressions", sums["rows"], "impressions", sums["kept"], dropped_rows)
 
 
 BOT_EXPOSURES = 50
-"""Minimum exposures of a session to detect a bot by its click share: a person may click on all of a few documents."""
+"""Minimum exposures of a session to detect a bot by its click share."""
 
 SHOWN = """
     SELECT tenant, search_id, query_id, doc_id, min(position) AS position, bool_or(clicked) AS clicked,

@@ -1,7 +1,7 @@
 """Write changed pairs: small changes to a day go to a patch beside its files, larger ones rewrite the day.
 
-A nightly run changes a few pairs of many days. Parquet files are immutable, so rewriting every such day would cost as
-much as writing all pairs.
+A nightly run changes a few pairs of many days. A Parquet file can only be written whole, so rewriting every such day
+would cost as much as writing all pairs.
 """
 
 from typing import NamedTuple

@@ -55,7 +55,7 @@ FOUND = """
     ) = 1
 """
 
-# The list is the order of trust: own evidence before borrowed, clicks before the ranker.
+# In this order: own evidence before borrowed evidence, clicks before the ranker.
 STRONGEST = """
     FROM {found} QUALIFY row_number() OVER (
         PARTITION BY tenant, query_id, positive_id

@@ -153,7 +153,7 @@ class OneHop:
         """Pair each query with its clicked documents, and with the ranker's best document.
 
         Each clicked positive gets one random negative that was exposed but never clicked: from all days, or with
-        `negatives_from: day` from the days up to the click, else from the next day with a candidate. The ranker's
+        `negative_window: day` from the days up to the click, else from the next day with a candidate. The ranker's
         negative is the first candidate, in random order, that nobody clicked.
 
         Args:

@@ -31,8 +31,8 @@ PAIRS_STAGE = Stage(
 )
 
 PATCH_SHARE = 0.05
-"""A day's files are rewritten if more than this share of its rows changed. Smaller changes go to a patch file beside
-them, because rewriting a large day every night is slower.
+"""A day's files are rewritten if more than this share of its rows changed; smaller changes go to a patch file beside
+them.
 """
 
 
@@ -87,7 +87,7 @@ def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
 
 
 SHARD_QUERIES = 1 << 12
-"""Minimum number of queries in a shard: each shard reads all tables, so small shards cost more than they save."""
+"""Minimum number of queries in a shard: each shard reads all tables."""
 
 
 class PairSettings(NamedTuple):

@@ -18,12 +18,10 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.relations import Relation, materialize, view
 from darklode.pipeline.mine.days import chain_fingerprints, digests
+from darklode.pipeline.mine.tiers import LOTS
 from darklode.schemas.tables import TABLES
 
 MINED_SPLITS = Stage("mined_splits", 3, ("log_queries",), ("query_clusters", "query_keys"))
-
-_LOTS = 2**64
-"""Number of values of `md5_number_lower`: dividing by it gives a random number from 0 to 1."""
 
 NUMBERED = """
     SELECT row_number() OVER (ORDER BY date, tenant, query_id) - 1 AS n, tenant, query_id, normal_form AS text, date
@@ -103,7 +101,7 @@ class SplitRule:
             "validation": self.validation_share,
             "test_from": self.test_from or date.max,
             "seed": self.seed,
-            "lots": _LOTS,
+            "lots": LOTS,
         }
 
 

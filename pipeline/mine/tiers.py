@@ -5,6 +5,7 @@ random.
 """
 
 LOTS = 2**64
+"""Number of values of `md5_number_lower`: dividing by it gives a random number from 0 to 1."""
 
 MEDIAN_TIER_SHARE = 0.167  # ScalingNote, Table 1: 19.6 of 117.8 million pairs
 SMALL_TIER_SHARE = 0.0076  # 0.9 of 117.8 million, all in median, too

@@ -115,7 +115,7 @@ def _nearest(labels: NDArray[np.int32], distances: NDArray[np.float32], keep: in
 class QueryLsa:
     """TF-IDF of character 3- to 5-grams within words, reduced by truncated SVD (latent semantic analysis).
 
-    Fitted on every n-th query, such that there are about FIT_QUERIES at most (fewer than twice that).
+    Fitted on all queries of a small log, and on every n-th query of a large one: fewer than 2 · FIT_QUERIES.
     """
 
     def __init__(self, grams: TfidfVectorizer, svd: TruncatedSVD | None) -> None:

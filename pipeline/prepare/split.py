@@ -110,8 +110,7 @@ def connected_components(queries: pa.Table) -> NDArray[np.int64]:
     Args:
         queries: queries with tenant, text and cluster_id.
     """
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
+    from scipy.sparse import coo_matrix, csgraph
 
     with scratch() as connection:
         connection.register("cleaned", queries.append_column("n", pa.array(np.arange(queries.num_rows))))
@@ -122,7 +121,7 @@ def connected_components(queries: pa.Table) -> NDArray[np.int64]:
     edges = clusters[shared["n"]], n_clusters + shared["key"]
     size = n_clusters + n_keys
     graph = coo_matrix((np.ones(len(edges[0]), bool), edges), (size, size))
-    _, components = connected_components(graph, directed=False)
+    _, components = csgraph.connected_components(graph, directed=False)
     return np.asarray(components[clusters], np.int64)
 
 

@@ -9,7 +9,7 @@ from darklode.pipeline.report.statistics import Statistic
 from darklode.schemas.settings import Settings
 
 FEW_TEST_QUERIES = 50
-"""Recommended minimum of test queries with a positive: with fewer, confidence intervals exceed usual differences."""
+"""Recommended minimum of test queries with a positive."""
 
 MANY_POSITIVES = 20
 """Implausible median of positives per answered query; DevRev-Search has 6."""
@@ -24,7 +24,7 @@ SMALL_TENANTS = """
     SELECT tenant, count(*) AS chunks FROM chunks GROUP BY tenant
     HAVING count(*) <= 2 * $1 ORDER BY tenant
 """
-"""Tenants with so few chunks that a list of `$1` results contains half of them: recall is high for any retriever."""
+"""Tenants with so few chunks that a list of `$1` results contains at least half of them."""
 
 
 def caveats(tables: Tables, settings: Settings) -> list[str]:

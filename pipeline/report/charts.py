@@ -42,12 +42,12 @@ def stacked_bars(
     """
     rows = table.to_pylist()
     totals: list[int] = [sum(row[name] or 0 for name in series) for row in rows]
-    scale, everything = AxisScale.up_to(max(totals, default=0)), sum(totals)
+    scale, grand_total = AxisScale.up_to(max(totals, default=0)), sum(totals)
     legend = [(tone, label_text) for label_text, tone in series.values()] if len(series) > 1 else []
     drawn = []
     for row, total in zip(rows[:max_bars], totals, strict=False):
-        of_all = f" · {share(total / everything)}" if shares and everything else ""
-        drawn.append(Row(number(row[label]), _parts(row, series, scale), number(total) + of_all))
+        share_text = f" · {share(total / grand_total)}" if shares and grand_total else ""
+        drawn.append(Row(number(row[label]), _parts(row, series, scale), number(total) + share_text))
     note = f"First {max_bars} rows." if len(rows) > max_bars else ""
     return Chart(drawn, scale.axis(axis), legend=legend, note=note)
 
@@ -143,11 +143,10 @@ class Whisker:
 def whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "", zero: str = "") -> Chart:
     """A row per estimate on a common axis; with `zero`, the axis includes 0 and marks it with this label."""
     scale = _scale_around(estimates, zero=bool(zero))
-    groups = [None, *(estimate.group for estimate in estimates)]
-    headed = zip(groups, estimates, strict=False)
+    previous_groups = [None, *(estimate.group for estimate in estimates)]
     rows = [
-        _whisker(estimate, scale, tone, estimate.group if estimate.group != before else "", zero)
-        for before, estimate in headed
+        _whisker(estimate, scale, tone, estimate.group if estimate.group != previous_group else "", zero)
+        for previous_group, estimate in zip(previous_groups, estimates, strict=False)
     ]
     rules = [Rule(scale.position_of(0), zero)] if zero else []
     return Chart(rows, scale.axis("", 4), title=title, note=note, rules=rules)
@@ -201,21 +200,21 @@ def curves(table: pa.Table, along: tuple[str, str], y: str, title: str) -> Curve
     """
     x, axis_title = along
     rows = [row for row in table.to_pylist() if row[y] is not None]
-    across = AxisScale.up_to(max((row[x] for row in rows), default=1))
+    x_scale = AxisScale.up_to(max((row[x] for row in rows), default=1))
     values = [row[y] for row in rows] or [0.0]
-    upward = AxisScale.including(min(values), max(values), MIN_SPAN)
+    y_scale = AxisScale.including(min(values), max(values), MIN_SPAN)
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     tones = {setting: TONES[min(index, len(TONES) - 1)] for index, setting in enumerate(settings)}
     drawn = []
     for _, trial_group in groupby(rows, lambda row: row["trial"]):
         trial_rows = list(trial_group)
         points = [
-            CurvePoint(across.position_of(row[x]), upward.position_of(row[y]), _point_tip(row, x, y), row["kept"])
+            CurvePoint(x_scale.position_of(row[x]), y_scale.position_of(row[y]), _point_tip(row, x, y), row["kept"])
             for row in trial_rows
         ]
         drawn.append(CurveLine(points, tones[trial_rows[0]["setting"]]))
     legend = [(tone, setting) for setting, tone in tones.items()] if len(settings) > 1 else []
-    return Curves(drawn, across.axis(axis_title, 4), upward.axis("", 4), title, legend)
+    return Curves(drawn, x_scale.axis(axis_title, 4), y_scale.axis("", 4), title, legend)
 
 
 def _point_tip(row: Mapping[str, Any], x: str, y: str) -> str:

@@ -12,7 +12,7 @@ _CACHE: dict[str, pa.Table] = {}
 """Results by query and table contents, because terminal, card and report show the same statistics."""
 
 MAX_CACHED = 64
-"""Results kept in `_CACHE`, the oldest dropped first: more than one run's statistics, a few KB each."""
+"""Maximum number of results in `_CACHE`; the oldest is dropped first."""
 
 
 @dataclass(frozen=True)

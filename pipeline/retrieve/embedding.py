@@ -64,21 +64,21 @@ def embed_all(
     Args:
         tables: `queries` and `chunks`.
         output: receives progress and cost; the fact `embedding` has each encoder's `Work`.
-        encoders: by the names of their retrievers.
+        encoders: encoders by the names of their retrievers.
         cache: where vectors are kept.
         rows: approximate number of chunks per shard.
         spread: where the shards run.
     """
-    parts, texts, done = tables.parts("chunks"), tables.rows("chunks") + tables.rows("queries"), {}
+    parts, texts, work_by_encoder = tables.parts("chunks"), tables.rows("chunks") + tables.rows("queries"), {}
     ranges = [*cuts([part.rows for part in parts], rows), (0, 0)]
     for name, encoder in encoders.items():
-        done[name] = Work()
+        work_by_encoder[name] = Work()
         for result in spread(embed, [Embedding(tables, *cut, encoder, resolve_cache(cache)) for cut in ranges]):
             for piece in result:
-                done[name] += Work(**piece.to_pylist()[0])
-                output.progress(done[name].texts, texts, _note(name, done[name]))
+                work_by_encoder[name] += Work(**piece.to_pylist()[0])
+                output.progress(work_by_encoder[name].texts, texts, _note(name, work_by_encoder[name]))
         release()
-    output.facts["embedding"] = {name: asdict(work) for name, work in done.items()}
+    output.facts["embedding"] = {name: asdict(work) for name, work in work_by_encoder.items()}
 
 
 def _note(name: str, work: Work) -> str:

@@ -32,8 +32,7 @@ RULES = {
 def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
     """Select each query's candidates, best fused score first.
 
-    `union`: the top `depth` of every retriever (DevRev-Search, 3.3). `fused`: the best `budget` by reciprocal-rank
-    fusion
+    `union`: the top `depth` of every retriever (DevRev-Search, 3.3). `rrf`: the best `budget` by reciprocal rank fusion
     (Cormack et al. 2009, k = 60) of the full rankings.
     """
     query = f"""
@@ -49,8 +48,8 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
 
 def _count(tables: Tables, output: Output) -> None:
     queries = tables.rows("queries")
-    served = tables.sql("SELECT count(DISTINCT (tenant, query_id)) AS n FROM rankings")
-    n_retrievers = int(served["n"][0].as_py())
+    counts = tables.sql("SELECT count(DISTINCT (tenant, query_id)) AS n FROM rankings")
+    n_with_candidates = int(counts["n"][0].as_py())
     candidates = sum(part.rows for part in output.parts["pool"])
-    dropped = {"no candidate found": queries - n_retrievers} if queries > n_retrievers else {}
+    dropped = {"no candidate found": queries - n_with_candidates} if queries > n_with_candidates else {}
     output.count(FunnelStep("pool", "queries", queries, "candidates", candidates, dropped))

@@ -67,7 +67,7 @@ class Effort:
         queries: number of queries.
         ready: seconds until the first query: fitting, indexing or opening.
         searching: seconds of searching.
-        recall: of an approximate index against exact search, 0 to 1; null for exact search.
+        recall: recall of an approximate index against exact search, 0 to 1; null for exact search.
     """
 
     tenant: str

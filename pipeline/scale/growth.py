@@ -108,7 +108,7 @@ def _fit_power_law(x: Floats, y: Floats) -> Growth:
     fits = [
         least_squares(
             lambda constants: np.log(_cost(constants, x)) - np.log(y),
-            np.clip(start, np.array(low) + 1e-6, np.array(high) - 1e-6),  # the solver requires interior starts
+            np.clip(start, np.array(low) + 1e-6, np.array(high) - 1e-6),  # a start must lie within the bounds
             bounds=(low, high),
             jac=lambda constants: _slopes(constants, x),
             x_scale=[1.0, 1.0, 0.1],

@@ -98,11 +98,11 @@ class AdapterCheck:
         if not self._probes:
             yield CheckFinding("recorded texts", False, "none is in the index: it is another index")
             return
-        words = self.index.source.passage_rows(self.index.tenant, self._probes)
-        again = self.encoder.load().encode_documents(view(words).to_pylist())
-        min_cosine = float(np.einsum("ij,ij->i", again, self._in_index).min())
+        passages = self.index.source.passage_rows(self.index.tenant, self._probes)
+        vectors = self.encoder.load().encode_documents(view(passages).to_pylist())
+        min_cosine = float(np.einsum("ij,ij->i", vectors, self._in_index).min())
         yield CheckFinding(
-            f"{len(again)} texts encoded again",
+            f"{len(vectors)} texts encoded again",
             min_cosine >= MIN_COSINE,
             f"cosine with the index's vectors at least {min_cosine:.5f}",
         )

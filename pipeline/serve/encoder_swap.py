@@ -45,7 +45,7 @@ def _compare_systems(live: pa.Table, index: TenantIndex, base: Factory, adapted:
     queries, n = live["query"].to_pylist(), live.num_rows
     rankings = index.top({"base": base, "adapted": adapted}, queries, DEPTH)
     lists = {name: _lists(rankings.filter(pc.equal(rankings["system"], name)), n) for name in ("base", "adapted")}
-    both = [
+    overlaps = [
         len(set(result_ids) & set(other))
         for result_ids, other in zip(*(result_ids.to_pylist() for result_ids in lists.values()), strict=True)
     ]
@@ -54,7 +54,7 @@ def _compare_systems(live: pa.Table, index: TenantIndex, base: Factory, adapted:
             "tenant": pa.repeat(index.tenant, n),
             "query": live["query"],
             "searches": live["searches"],
-            "overlap": pa.array(both, pa.int32()),
+            "overlap": pa.array(overlaps, pa.int32()),
             "base_ids": lists["base"],
             "adapted_ids": lists["adapted"],
             **{f"{name}_titles": _titles(index, ids) for name, ids in lists.items()},
@@ -71,9 +71,9 @@ def _lists(rankings: pa.Table, queries: int) -> pa.ListArray:
 
 def _titles(index: TenantIndex, lists: pa.ListArray) -> pa.ListArray:
     """Titles of the listed texts, or their doc_ids."""
-    words = index.texts_by_id(pc.unique(lists.values).to_pylist())
+    texts = index.texts_by_id(pc.unique(lists.values).to_pylist())
     titles = pa.array(
-        [words[text_id]["title"] or words[text_id]["doc_id"] for text_id in lists.values.to_pylist()], pa.string()
+        [texts[text_id]["title"] or texts[text_id]["doc_id"] for text_id in lists.values.to_pylist()], pa.string()
     )
     return pa.ListArray.from_arrays(lists.offsets, titles)
 

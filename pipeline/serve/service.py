@@ -48,10 +48,10 @@ class SearchService:
         for position, question in enumerate(questions):
             batches[question.system, question.depth].append(position)
         results: list[list[Row]] = [[] for _ in questions]
-        for (system, depth), places in batches.items():
-            hits = self.systems[system].search([questions[position].text for position in places], depth)
+        for (system, depth), positions in batches.items():
+            hits = self.systems[system].search([questions[position].text for position in positions], depth)
             query, rank = np.nonzero(hits.rows >= 0)
             rows, scores = self.texts.text_rows(hits.rows[query, rank]), hits.scores[query, rank].tolist()
-            for question_number, position, row, score in zip(query.tolist(), rank.tolist(), rows, scores, strict=True):
-                results[places[question_number]].append({"rank": position + 1, **row, "score": score})
+            for index, column, row, score in zip(query.tolist(), rank.tolist(), rows, scores, strict=True):
+                results[positions[index]].append({"rank": column + 1, **row, "score": score})
         return results

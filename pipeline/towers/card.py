@@ -39,8 +39,8 @@ def card(run: Run, settings: Settings, pair: TeacherPair, sources: list[str]) ->
     """The card in Markdown.
 
     Args:
-        run: with complete stages and the saved folder.
-        settings: in force.
+        run: a run with complete stages and the saved folder.
+        settings: the settings that the run used.
         pair: teacher and student.
         sources: the runs and files of its training queries, as given.
     """

@@ -52,7 +52,7 @@ class DistillationTask:
     """Training data of a student.
 
     Attributes:
-        texts: of the queries.
+        texts: texts of the queries.
         pair: gives the teacher's vectors, from the cache.
         validation: held-out queries with the teacher's vectors.
     """
@@ -79,7 +79,7 @@ def distances(teacher: Floats, student: Floats) -> Floats:
     return np.asarray(norms, np.float32)
 
 
-def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
+def train_student(  # noqa: PLR0913, PLR0917 (model, data, settings and callbacks)
     task: DistillationTask,
     settings: DistillSettings,
     rate: float,
@@ -92,10 +92,10 @@ def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and w
 
     Args:
         task: queries and teacher.
-        settings: steps and batch.
+        settings: number of steps and batch size.
         rate: peak learning rate.
         student: trained in place.
-        seed: of the order of queries.
+        seed: seed of the order of queries.
         on_step: progress callback.
         checkpoint_store: continues from its checkpoint; None: no checkpoints.
     """

@@ -32,7 +32,7 @@ SIDES = ("validation", "unseen", "test")
 DEPTH = 10
 
 TIMED = 256
-"""Number of queries for timing: enough for a stable mean within seconds."""
+"""Number of queries that are timed, one at a time and in batches of `BATCH`."""
 BATCH = 32
 """Batch size of the batched timing."""
 
@@ -41,9 +41,9 @@ def test_student(tables: Tables, output: Output, base: BaseEncoder, pair: Teache
     """Rank the labelled test queries with both, and measure their distance on all held-out queries.
 
     Args:
-        tables: of `adaptation_pairs`, `tower_queries` and the trials.
-        output: `test_queries`, `test_labels`, `test_rankings` and `tower_health`; facts are parameters and single-core
-            speed of both, tokenization included.
+        tables: the tables of `adaptation_pairs`, `tower_queries` and those of the trials.
+        output: receives `test_queries`, `test_labels`, `test_rankings` and `tower_health`; its facts are the number of
+            parameters and the single-core speed of both, tokenization included.
         base: the encoder of the index.
         pair: teacher and student.
 

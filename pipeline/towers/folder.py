@@ -18,7 +18,8 @@ from darklode.schemas.tower_tables import TOWER_QUERIES
 STUDENT = "student"
 """`shipped` in `adapter.json` for a student; for an adapter it is `adapted` or `base`."""
 
-# What a student keeps is told of all test queries that count: it learned from no label.
+# Retained quality is measured on all counted test queries, also on those that share a positive with training, because a
+# student learns from no label.
 KEPT = """
     WITH reached AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')
     SELECT t.measure, t.value AS teacher, s.value AS student, s.value / nullif(t.value, 0) AS kept, p.difference,
@@ -33,7 +34,7 @@ def save(run: Run, pair: TeacherPair) -> None:
     """Write `query_encoder/` unless it is up to date.
 
     Args:
-        run: with complete stages.
+        run: a run with complete stages.
         pair: teacher and student.
 
     Raises:
@@ -60,9 +61,9 @@ def write_record(run: Run, base: BaseEncoder, settings: SentenceTransformersSett
     """Write `adapter.json`, which `adapt check` and releases read, unless it is up to date.
 
     Args:
-        run: with the saved folder.
+        run: a run with the saved folder.
         base: the encoder of the index, with the runs.
-        settings: of that encoder.
+        settings: settings of that encoder.
     """
     tables = run.tables()
     record(run, base, settings, verdict(tables), fingerprint(tables, [TOWER_QUERIES.name]))
@@ -91,8 +92,8 @@ def sentence(tables: Tables) -> str:
     parts = [f"{row['kept']:.3f} of {name}" for name, row in retained.items() if row["kept"] is not None]
     summary = f"it retains {', '.join(parts)}" if parts else "its teacher finds no positive"
     health = {row["split"]: row for row in tables.read("tower_health").to_pylist()}
-    overlap_facts = health.get("unseen") or health["validation"]
+    held_out_health = health.get("unseen") or health["validation"]
     return (
         f"{summary} on {retained['R@100']['queries']:,} labelled test queries; its mean distance to its teacher is "
-        f"{overlap_facts['distance']:.3f} on {overlap_facts['queries']:,} queries outside of its training"
+        f"{held_out_health['distance']:.3f} on {held_out_health['queries']:,} queries outside of its training"
     )

@@ -7,7 +7,7 @@ import numpy as np
 from darklode.pipeline.base.types import Doubles, Floats
 
 RIDGES = 10.0 ** np.arange(-6, 1)
-"""Ridge strengths to try, relative to the mean square of an input: 1e-6 (almost none) to 1 (as strong as the data)."""
+"""Ridge strengths to try, relative to the mean of the diagonal of XᵀX, where X are the inputs."""
 
 
 def fit_linear_map(inputs: Floats | Doubles, targets: Floats | Doubles) -> Floats:

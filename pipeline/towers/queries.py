@@ -20,14 +20,14 @@ from darklode.schemas.tower_tables import TOWER_QUERIES
 QUERIES = Stage("tower_queries", 1, (INGEST_QUERIES.writes[0],), (TOWER_QUERIES.name,))
 
 HELD_SHARE = 10
-"""At most one query in this many is held out."""
+"""Each of the two held-out sets has at most one query in this many, test queries not counted."""
 
 OF_A_BUILD = ("queries",)
 OF_A_LOG = ("query_spellings", "triplets", "mined_test")
 
 BUILD = "SELECT DISTINCT text, split = 'test' AS test FROM queries WHERE tenant = $tenant ORDER BY ALL"
 
-# A query that the run tests with is one of the test in all its spellings, even if it was asked before.
+# A query of the run's test set is a test query in all its spellings, even if it also occurs before the test period.
 LOG = """
     WITH tests AS (SELECT DISTINCT query_id FROM mined_test WHERE tenant = $tenant)
     SELECT DISTINCT * FROM (
@@ -45,7 +45,7 @@ EVERY = """
     WHERE trim(text) <> '' GROUP BY text
 """
 
-# Which are held out follows from seed and text alone.
+# The order in which queries are held out depends only on the seed and their texts.
 SIDES = """
     WITH placed AS (
         SELECT *, row_number() OVER (PARTITION BY test ORDER BY md5(concat($seed, ' ', text)), text) AS place
@@ -87,12 +87,12 @@ def tower_queries(
     duplicate one further from training are dropped.
 
     Args:
-        tables: `raw_queries` of the files.
-        output: `tower_queries`.
+        tables: hold `raw_queries`, the queries of the files.
+        output: receives `tower_queries`.
         sources: the runs.
-        tenant: None: the only one.
-        held_out: maximum size of a held-out set, and at most a tenth of the non-test queries.
-        seed: of the draw.
+        tenant: the tenant; None: the only one.
+        held_out: maximum size of a held-out set; a tenth of the non-test queries is the other limit.
+        seed: seed of the draw.
 
     Raises:
         ArtifactError: there is nothing to train on, or several tenants.

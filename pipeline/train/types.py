@@ -1,4 +1,4 @@
-"""Type aliases of this room."""
+"""Type aliases of adaptation."""
 
 from __future__ import annotations
 

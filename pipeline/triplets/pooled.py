@@ -276,13 +276,14 @@ def triplets(
     """Write one triplet per sufficiently likely positive of a train or validation query.
 
     Chunks with the same text share a label and make one positive. Positives in order: human labels, then grade,
-    probability and fused score; at most `max_positives` per query. Dropped are positives below `min_probability` or
-    doubted by the judge (see `LIKELIHOOD`), and texts with fewer than `min_letters` letters and digits, unless labelled
-    by people; if positives are kept `apart`, also those that answer a test query and, in training, a validation query.
+    probability and fused score; at most `max_positives` per query. Positives below `min_probability` or doubted by the
+    judge (see `LIKELIHOOD`), and texts with fewer than `min_letters` letters and digits, are dropped unless labelled by
+    people. With `apart`, positives that answer a test query and, in training, a validation query are dropped, too.
+
     Negatives, hardest first: pool members judged not relevant; then chunks beyond the pool whose fused score is below
-    s⁺ − |s⁺|·margin, where s⁺ is the positive's. None is from a document with a relevant chunk, unless `same_document`
-    allows it. Dropped rows and shortfalls are counted; nothing is filled with random text. Scores are fused retrieval
-    scores on one scale.
+    s⁺ − |s⁺|·`relative_margin`, where s⁺ is the positive's. None is from a document with a relevant chunk, unless
+    `allow_same_document_negatives` is set. Dropped rows and shortfalls are counted; nothing is filled with random text.
+    Scores are fused retrieval scores on one scale.
 
     Args:
         tables: the tables that `TRIPLETS_STAGE` reads.

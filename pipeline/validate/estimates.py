@@ -114,7 +114,7 @@ def estimate(
     design effect (Korn & Graubard, 1998), and its unlabelled pairs are binomial. The prior is half a label relevant and
     half not, as Webber recommends, but shared by all strata with the same verdict: per stratum it would add up to too
     many positives over many thin strata. If no missed positive was seen, the upper end of recall is 1; if no false
-    positive was seen, that of precision is (Brown, Cai & DasGupta, 2001).
+    positive was seen, that of precision is 1 (Brown, Cai & DasGupta, 2001).
 
     Args:
         strata: strata of the run; those without labels are merged into others, see `merge_empty`.
@@ -125,7 +125,7 @@ def estimate(
     estimable = {side: strata.is_estimable(side) for side in (True, False)}
     merged, _ = merge_empty(strata)
     posterior = _draw_positives(merged, queries_share, random, draws)
-    expected = _known_positives(merged)
+    expected = _estimate_positives(merged)
     n_missed_labels = int(merged.n_relevant[~merged.is_found].sum())
     n_false_labels = int((merged.n_labelled - merged.n_relevant)[merged.is_found].sum())
     precision = missed = recall = UNKNOWN
@@ -143,7 +143,7 @@ def estimate(
     return RunEstimates(precision, recall, missed)
 
 
-def _known_positives(strata: LabelledStrata) -> dict[bool, float]:
+def _estimate_positives(strata: LabelledStrata) -> dict[bool, float]:
     """Estimate the number of positives among the judge's positives (True) and negatives (False)."""
     positives = strata.pairs * strata.n_relevant / strata.n_labelled
     return {side: float(positives[strata.is_found == side].sum()) for side in (True, False)}
@@ -173,7 +173,7 @@ def design_effect(strata: LabelledStrata, own: NDArray[np.int64], queries_share:
     """Compute the design effect of the estimated positives: their variance ÷ that of independent labels, at least 1.
 
     Between-query variance of weighted residuals ÷ stratified binomial variance, with a t correction for few queries
-    (Korn & Graubard, 1998). It is 1 if all labels within each stratum are equal, which says nothing about it.
+    (Korn & Graubard, 1998). It is 1 if all labels within each stratum are equal: such labels say nothing about it.
 
     Args:
         strata: strata that all have labels.

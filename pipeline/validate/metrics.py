@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +64,7 @@ class Scope:
     reviewed: ReviewedPairs
     queries: int
 
-    @property
+    @cached_property
     def sample(self) -> ReviewedPairs:
         """Labelled pairs of the sample."""
         return self.reviewed.take(self.reviewed.is_labelled & (self.reviewed.stratum >= 0))
@@ -100,19 +101,20 @@ def scopes(tables: Tables) -> Iterator[Scope]:
     strata, queries = tables.sql(STRATA), tables.sql(QUERIES)
     of_tenant = dict(zip(queries["tenant"].to_pylist(), queries["n"].to_pylist(), strict=True))
     retrievers = sorted(pc.unique(strata["retriever"]).drop_null().to_pylist())
-    reviewed, every = ReviewedPairs.from_tables(tables, retrievers), sum(of_tenant.values())
+    reviewed = ReviewedPairs.from_tables(tables, retrievers)
+    n_queries = sum(of_tenant.values())
     verdict, names = _verdicts(strata), tuple(of_tenant)
-    anyone = pc.is_null(strata["retriever"])
-    yield Scope(None, names, None, _pairs(strata.filter(anyone), len(verdict)), verdict, reviewed, every)
+    is_total = pc.is_null(strata["retriever"])
+    yield Scope(None, names, None, _pairs(strata.filter(is_total), len(verdict)), verdict, reviewed, n_queries)
     if len(of_tenant) > 1:
         for tenant, n in of_tenant.items():
-            own = strata.filter(pc.and_(anyone, pc.equal(strata["tenant"], tenant)))
+            own = strata.filter(pc.and_(is_total, pc.equal(strata["tenant"], tenant)))
             tenant_pairs = reviewed.take(reviewed.tenant == tenant)
             yield Scope(tenant, (tenant,), None, _pairs(own, len(verdict)), verdict, tenant_pairs, n)
     for column, retriever in enumerate(retrievers):
         own = strata.filter(pc.fill_null(pc.equal(strata["retriever"], retriever), False))
-        tenant_pairs = reviewed.take(reviewed.found_by[:, column])
-        yield Scope(None, names, retriever, _pairs(own, len(verdict)), verdict, tenant_pairs, every)
+        retriever_pairs = reviewed.take(reviewed.found_by[:, column])
+        yield Scope(None, names, retriever, _pairs(own, len(verdict)), verdict, retriever_pairs, n_queries)
 
 
 def _verdicts(strata: pa.Table) -> NDArray[np.object_]:

@@ -9,7 +9,6 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
-from darklode.pipeline.validate import sample as sql
 from darklode.pipeline.validate import strata
 from darklode.pipeline.validate.strata import Cells, Stratum, stratify
 from darklode.schemas.review_tables import REVIEW_SAMPLE, REVIEW_STRATA
@@ -35,9 +34,9 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
     Sources: DevRev-Search, 3.3 (10 % of the queries validated by people); Ohlsson, 1998 (permanent random numbers).
     """
     with tables.connect() as connection:
-        connection.execute(sql.CHOSEN, {"seed": str(seed), "share": settings.query_share})
-        connection.execute(sql.COUNTED.format(pairs=_pairs(tables, "pool")))
-        cell_rows = connection.sql(sql.CELLS).to_arrow_table()
+        connection.execute(CHOSEN, {"seed": str(seed), "share": settings.query_share})
+        connection.execute(COUNTED.format(pairs=_pairs(tables, "pool")))
+        cell_rows = connection.sql(CELLS).to_arrow_table()
         if cell_rows.num_rows:
             tenants = cell_rows["tenant"].combine_chunks().dictionary_encode()
             cells = _cells(cell_rows, tenants)
@@ -63,9 +62,9 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
 def _pairs(tables: Tables, pool: str) -> str:
     """Build the SQL of the pool's pairs, or a part of them, with the columns that define strata."""
     if "unjudged" not in tables:
-        return sql.PAIRS.format(pool=pool, probability="v.probability", unjudged="")
+        return PAIRS.format(pool=pool, probability="v.probability", unjudged="")
     join = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
-    return sql.PAIRS.format(pool=pool, probability="coalesce(v.probability, u.probability)", unjudged=join)
+    return PAIRS.format(pool=pool, probability="coalesce(v.probability, u.probability)", unjudged=join)
 
 
 def _cells(cell_rows: pa.Table, tenants: pa.DictionaryArray) -> Cells:
@@ -90,7 +89,7 @@ def _plan(
     connection.register("named", pa.table(columns))
     connection.execute("CREATE TEMP TABLE cells AS FROM numbered")
     connection.execute("CREATE TEMP TABLE strata AS FROM named")
-    connection.execute(sql.PLANNED)
+    connection.execute(PLANNED)
 
 
 def _name(number: int, stratum: Stratum, cells: Cells, tenants: list[str]) -> str:
@@ -106,10 +105,10 @@ def _write(
     connection: duckdb.DuckDBPyConnection, output: Output, pairs: str, seed: int, settings: ReviewSettings
 ) -> None:
     """Draw the planned pairs, and write the sample and its strata."""
-    connection.execute(sql.DRAWN.format(pairs=pairs), {"seed": str(seed)})
-    for rows in pieces(connection, sql.SAMPLE, {"seed": str(seed), "shared": settings.overlap_share}, PART_ROWS):
+    connection.execute(DRAWN.format(pairs=pairs), {"seed": str(seed)})
+    for rows in pieces(connection, SAMPLE, {"seed": str(seed), "shared": settings.overlap_share}, PART_ROWS):
         output.write("review_sample", REVIEW_SAMPLE.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
-    rows = connection.sql(sql.STRATA, params={"verdicts": list(strata.VERDICTS)}).to_arrow_table()
+    rows = connection.sql(STRATA, params={"verdicts": list(strata.VERDICTS)}).to_arrow_table()
     output.write("review_strata", REVIEW_STRATA.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
 
 

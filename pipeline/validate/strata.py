@@ -51,7 +51,7 @@ MIN_PER_STRATUM = 5
 MIN_PER_TENANT = 20
 """Minimum sampled pairs of a tenant; smaller tenants share strata."""
 MAX_BANDS = 4
-"""Maximum number of probability bands per verdict; more give strata too small for a sample."""
+"""Maximum number of probability bands per verdict; a small sample has fewer."""
 VERDICTS = ("relevant", "not relevant", "unreadable", "unjudged")
 """The judge's verdicts; SQL and `Cells` refer to them by index."""
 FOUND = ("one", "several")
@@ -168,11 +168,11 @@ def _bands(cells: Cells, rows: _Counts, budget: int) -> list[tuple[_Counts, int]
         _merge(strata, smallest, allotted)
 
 
-def _merge(strata: list[tuple[set[int], _Counts]], position: int, drawn: _Counts) -> None:
+def _merge(strata: list[tuple[set[int], _Counts]], position: int, allotted: _Counts) -> None:
     """Merge a stratum into an adjacent one: preferably of the same band, else the smaller one."""
     bands, cells = strata[position]
     adjacent = [other for other in (position - 1, position + 1) if 0 <= other < len(strata)]
-    other = min(adjacent, key=lambda candidate: (not bands & strata[candidate][0], drawn[candidate]))
+    other = min(adjacent, key=lambda candidate: (not bands & strata[candidate][0], allotted[candidate]))
     strata[other] = (bands | strata[other][0], np.sort(np.concatenate([strata[other][1], cells])))
     del strata[position]
 

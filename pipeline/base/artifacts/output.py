@@ -206,7 +206,7 @@ class Output:
         Args:
             table: table that the stage declares; the query must return its columns, in order.
             connection: DuckDB connection with the tables of the query.
-            query: SQL with ORDER BY; without it, parts would differ from run to run.
+            query: SQL with ORDER BY; without it, parts could differ from run to run.
             parameters: values of the query's parameters.
             partition: as for `write`.
         """

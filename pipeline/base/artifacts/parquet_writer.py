@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 FILE_BYTES = 64 << 20
-"""Size at which a file for trainers is closed; the last row group makes it at most about 70 MB."""
+"""Size at which a file for trainers is closed: 64 to 70 MB with its last row group."""
 
 GROUP_ROWS = 4096
 """Rows per row group in files for trainers; small, because a reader holds a whole row group in memory."""

@@ -112,8 +112,8 @@ class KeyIndex:
         pieces = list(self._pieces(keys))
         rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
         numbers = np.concatenate([np.empty(0, np.int64), *(numbers for _, numbers in pieces)])
-        both = np.lexsort((numbers, rows))
-        return rows[both], numbers[both]
+        order = np.lexsort((numbers, rows))
+        return rows[order], numbers[order]
 
     def _pieces(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         order = np.argsort(keys[:, 0])  # sorted look-ups share cache lines
@@ -151,12 +151,12 @@ def _matches(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield rows and numbers of the keys in a run; `order` sorts the first halves of the keys."""
     high, low, numbers = run
-    rows, at = order, np.searchsorted(high, keys[order, 0])
+    rows, positions = order, np.searchsorted(high, keys[order, 0])
     while len(rows):
-        in_range = at < len(high)
-        rows, at = rows[in_range], at[in_range]
-        same = high[at] == keys[rows, 0]
-        rows, at = rows[same], at[same]
-        equal = low[at] == keys[rows, 1]
-        yield rows[equal], numbers[at[equal]].astype(np.int64)
-        at = at + 1
+        in_range = positions < len(high)
+        rows, positions = rows[in_range], positions[in_range]
+        same_high = high[positions] == keys[rows, 0]
+        rows, positions = rows[same_high], positions[same_high]
+        is_match = low[positions] == keys[rows, 1]
+        yield rows[is_match], numbers[positions[is_match]].astype(np.int64)
+        positions = positions + 1

@@ -18,7 +18,7 @@ from darklode.pipeline.base.types import Ints, Keys
 
 WRITTEN = pa.field("written_at", pa.timestamp("ns", "UTC"), nullable=False)
 _LAST = np.int64(2**63 - 1)
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio: mixes bits well
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in Fibonacci hashing
 _GROUP_ROWS = 1 << 13
 """Rows per row group: a look-up typically reads some hundred neighboring rows."""
 _GROUPS_AT_ONCE = 8

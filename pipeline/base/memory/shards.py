@@ -76,7 +76,7 @@ class MappedVectors:
         self._row_bytes = layout.row_bytes
 
     def read(self, rows: NDArray[np.int64]) -> Vectors:
-        """Read copies of rows from the file: a mapped access can load 2 MB of neighboring rows (huge pages)."""
+        """Read copies of rows from the file: a mapped access can load 2 MB of neighboring rows."""
         out = np.empty((len(rows), self.rows.shape[1]), dtype=self.rows.dtype)
         for start, row in zip((rows * self._row_bytes).tolist(), out, strict=True):
             os.preadv(self._file, [row.data], start)

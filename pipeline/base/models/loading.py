@@ -46,7 +46,7 @@ def load_model(settings: Settings, device: str) -> SentenceTransformer:
 
     Raises:
         MissingPart: sentence-transformers or the model is missing, or the model needs its own code.
-        SettingsError: max_tokens exceeds the model's positions.
+        SettingsError: max_seq_length exceeds the model's positions.
     """
     loaded: SentenceTransformer = open_model(settings, device, "SentenceTransformer")
     model = locate(settings)
@@ -99,7 +99,7 @@ def _open(settings: Settings, device: str, name: str, kind: str, *, local: bool 
         logging = import_module("transformers.utils").logging
     except ImportError as error:
         raise MissingPart(f"model {settings.model} needs sentence-transformers: {INSTALL}") from error
-    logging.disable_progress_bar()  # it would disturb Darklode's own
+    logging.disable_progress_bar()  # it would disturb Darklode's own progress bar
     revision = None if local else settings.revision
     options = {"dtype": settings.dtype}
     try:

@@ -72,9 +72,9 @@ def _find_packaged(model: str) -> Path:
     """The model folder in an installed package, which is not imported."""
     name = model.removeprefix(PACKAGE)
     spec = find_spec(name) if name.isidentifier() else None
-    places = spec.submodule_search_locations if spec else None
+    package_paths = spec.submodule_search_locations if spec else None
     folders = [
-        file.parent for package_path in places or () for file in sorted(Path(package_path).rglob("modules.json"))
+        file.parent for package_path in package_paths or () for file in sorted(Path(package_path).rglob("modules.json"))
     ]
     if not folders:
         problem = "contains no model" if spec else f"is not installed: pip install {name.replace('_', '-')}"
@@ -100,13 +100,13 @@ def versioned_name(settings: Settings) -> str:
 def missing_for(settings: Settings) -> list[str]:
     """Problems that would prevent loading the model: packages, files, custom code, memory."""
     if not all(find_spec(name) for name in ("sentence_transformers", "torch")):
-        return [INSTALL, *_without_package(settings)]
+        return [INSTALL, *_package_problems(settings)]
     try:
         model = locate(settings)
     except DarklodeError as error:
         return [str(error)]
-    away = f"the model is not in the local cache, {_kept_away()}: {fetch_hint(settings)}"
-    problems = [] if model or hub_answers() else [away]
+    not_cached = f"the model is not in the local cache, {_unreachable_reason()}: {fetch_hint(settings)}"
+    problems = [] if model or hub_answers() else [not_cached]
     code = own_code(model.folder) if model else None
     if code:
         problems.append(f"the model needs its own code ({code}), which is never executed: serve it with vLLM")
@@ -122,14 +122,14 @@ def hub_answers() -> bool:
     return not constants.HF_HUB_OFFLINE and is_listening(constants.ENDPOINT)
 
 
-def _kept_away() -> str:
+def _unreachable_reason() -> str:
     from huggingface_hub import constants
 
     forbidden = constants.HF_HUB_OFFLINE
     return "and HF_HUB_OFFLINE disables the hub" if forbidden else f"and {constants.ENDPOINT} does not answer"
 
 
-def _without_package(settings: Settings) -> list[str]:
+def _package_problems(settings: Settings) -> list[str]:
     try:
         if settings.model.startswith(PACKAGE):
             _find_packaged(settings.model)

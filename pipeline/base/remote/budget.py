@@ -179,7 +179,8 @@ class Budget:
     def __init__(self, endpoint: Endpoint, counters: Counters, ledger: SpendingLedger | None) -> None:
         self._endpoint, self._counters = endpoint, counters
         has_price = bool(endpoint.prompt_price or endpoint.completion_price)
-        self._ledger = ledger if has_price or endpoint.token_limit is not None else None  # else there is no limit
+        # Without prices and token limit, there is no limit.
+        self._ledger = ledger if has_price or endpoint.token_limit is not None else None
         self._reserved, self._recorded = NOTHING, NOTHING
         self._other_usage, self._other_cost = NOTHING, 0.0
         self._lock = threading.Lock()

@@ -159,9 +159,8 @@ def _permanent_error(response: Response, message: str, api_key_env: str, section
     if status == 404:
         return MissingPart(f"answered 404: check {section}.model and base_url. Server message: {message}")
     if 300 <= status < 400:
-        to = (host_and_path(response.location or "") or "elsewhere").rpartition("@")[
-            2
-        ]  # without user name and password
+        location = host_and_path(response.location or "") or "elsewhere"
+        to = location.rpartition("@")[2]  # without user name and password
         return DarklodeError(
             f"answered {status}, a redirect to {to}, which is not followed because it could leak the key: "
             f"set {section}.base_url to the server's URL"

@@ -23,7 +23,7 @@ _TRUNCATED = frozenset({"length", "max_tokens", "model_length"})
 
 
 def incomplete_reason(choice: Mapping[str, Any]) -> str:
-    """Why a choice may be incomplete_reason, or ""; an unknown `finish_reason` counts as incomplete_reason."""
+    """Why a choice may be incomplete, or ""; an unknown `finish_reason` counts as incomplete."""
     finish_reason = choice.get("finish_reason")
     name = finish_reason.lower() if isinstance(finish_reason, str) else None
     if choice["message"].get("refusal"):
@@ -90,7 +90,7 @@ def _first(choices: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def merge_fields(default: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Request merge_fields: the overrides, and defaults for the others.
+    """Fields of a request: the overrides, and defaults for the other fields.
 
     A null removes a field; `max_completion_tokens` removes the default `max_tokens`, its older name.
     """

@@ -43,7 +43,7 @@ WAITING_PER_PLACE = 3
 """Jobs waiting for a retry, and results waiting to be consumed, per call in flight."""
 KEEP_SECONDS = 5.0
 """Seconds between updates of the ledger: a kill loses the spending of this time."""
-_LOOK_AGAIN = 0.02
+_BUDGET_POLL_SECONDS = 0.02
 
 Reply = TypeVar("Reply")
 Job = TypeVar("Job")
@@ -94,7 +94,7 @@ class Client:
         self.counters = Counters()
         self.budget = Budget(endpoint, self.counters, ledger)
         self._limits = [INITIAL_LIMIT] * len(endpoint.base_urls)
-        self._next_turn = 0.0
+        self._next_send_time = 0.0
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[Session]:
@@ -121,9 +121,9 @@ class Client:
         """Wait until the rate limit allows a call."""
         if self.endpoint.requests_per_minute:
             now = time.monotonic()
-            turn = max(now, self._next_turn)
-            self._next_turn = turn + 60 / self.endpoint.requests_per_minute
-            await asyncio.sleep(turn - now)
+            send_time = max(now, self._next_send_time)
+            self._next_send_time = send_time + 60 / self.endpoint.requests_per_minute
+            await asyncio.sleep(send_time - now)
 
     async def post_once(self, http: Http, replica: Replica, body: bytes) -> Mapping[str, Any]:
         """Send a call once; returns the JSON object of the reply.
@@ -244,7 +244,7 @@ class Session:
         client, budget = self._client, self._client.budget
         await client.wait_for_rate_limit()
         while budget.must_wait(call.estimate):
-            await asyncio.sleep(_LOOK_AGAIN)
+            await asyncio.sleep(_BUDGET_POLL_SECONDS)
         if self.replicas.is_stopped:
             raise Stopped
         budget.reserve(call.estimate)

@@ -1,8 +1,9 @@
 """Persistent connections that cannot mix up replies.
 
 HTTP/1.1 matches replies to requests by order only. If a server or a proxy sends a reply twice, aiohttp reads the second
-one as the reply to the next request on the connection, which would be a wrong label. Therefore a connection with unread
-bytes before a request is closed, and a reply with the bytes of an earlier one on its connection is rejected.
+one as the reply to the next request on the connection, which would get a wrong label or vector. Therefore a connection
+with unread bytes before a request is closed, and a reply with the bytes of an earlier one on its connection is
+rejected.
 
 Replies to different calls normally differ: chat completions have an id, embeddings their values. If a server sends
 equal bytes over different connections, each call gets its own connection instead.

@@ -209,7 +209,7 @@ class Http:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"Content-Type": "application/json", **headers},
                 timeout=aiohttp.ClientTimeout(total=timeout),
-                trust_env=any(map(_is_proxied, urls)),  # reads the environment for each call, which is slow
+                trust_env=any(map(_is_proxied, urls)),  # if true, aiohttp reads the environment for each call
                 request_class=CheckedRequest,
                 response_class=CheckedResponse,
             )

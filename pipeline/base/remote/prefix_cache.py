@@ -49,16 +49,16 @@ class PrefixCache:
 
 def _counts(url: str) -> tuple[float, float] | None:
     """Tokens looked up and tokens found; None if the server has no such metrics."""
-    shown = _COUNTER.findall(_text(url))
-    if not shown:
+    samples = _COUNTER.findall(_text(url))
+    if not samples:
         return None
-    queries, hits = (sum(float(value) for name, value in shown if name == metric) for metric in ("queries", "hits"))
+    queries, hits = (sum(float(value) for name, value in samples if name == metric) for metric in ("queries", "hits"))
     return queries, hits
 
 
 def _sum(counts: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    each = list(counts)
-    return sum(queries for queries, _ in each), sum(hits for _, hits in each)
+    pairs = list(counts)
+    return sum(queries for queries, _ in pairs), sum(hits for _, hits in pairs)
 
 
 def _text(url: str) -> str:

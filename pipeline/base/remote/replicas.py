@@ -61,7 +61,7 @@ class Replica:
         return MAX_FAILURES if self._answered else MAX_FIRST_FAILURES
 
     def record_success(self) -> float:
-        """Record an answer; returns how many seconds it was down, or 0."""
+        """Record an answer; returns the seconds since its first failure if it counted as down, else 0."""
         down = self._down_until and self.failing_since
         seconds = time.monotonic() - down if down else 0.0
         self.failing_since, self._failures, self._pause, self._down_until = None, 0, 0.0, 0.0
@@ -115,7 +115,7 @@ class Replicas:
         counters: Counters,
         say: Callable[[str], None],
     ) -> None:
-        self.all, self._give_up_after, self._section = all_, retry_timeout, section
+        self.all, self._retry_timeout, self._section = all_, retry_timeout, section
         self._counters, self._say = counters, say
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._stop = asyncio.Event()
@@ -189,13 +189,13 @@ class Replicas:
 
     async def _change(self) -> None:
         """Wait until a slot may be free: one was released, a server is due for a retry, or time is up."""
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
         down = [replica.seconds_down for replica in self.all if not replica.is_up]
         try:
             # Not `wait_for`: in Python 3.11 it can swallow a cancellation, and calls would never end.
             async with asyncio.timeout(max(min(*down, self._seconds_left()), 0.01) if down else None):
-                await turn
+                await waiter
         except TimeoutError:
             pass
         except asyncio.CancelledError:
@@ -204,9 +204,9 @@ class Replicas:
 
     def _wake(self, slots: int) -> None:
         while self._waiting and slots > 0:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 slots -= 1
 
     def _check(self) -> None:
@@ -214,7 +214,7 @@ class Replicas:
         if self._seconds_left() <= 0:
             reasons = "; ".join(f"{replica.where} {replica.reason}" for replica in self.all)
             raise DarklodeError(
-                f"{reasons}. No answer for {self._give_up_after:g} s ({self._section}.retry_timeout). Results so "
+                f"{reasons}. No answer for {self._retry_timeout:g} s ({self._section}.retry_timeout). Results so "
                 "far are kept: run again to continue"
             )
 
@@ -222,4 +222,4 @@ class Replicas:
         """Seconds until the run stops, if no server answers."""
         since = [replica.failing_since for replica in self.all]
         latest = max(float("inf") if down_since is None else down_since for down_since in since)
-        return latest + self._give_up_after - time.monotonic()
+        return latest + self._retry_timeout - time.monotonic()

@@ -1,4 +1,4 @@
-"""Estimate token counts without a tokenizer, and fill_batches requests with texts."""
+"""Estimate token counts without a tokenizer, and group texts into requests."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def estimate_tokens(text: str) -> int:
     token (1.5 tokens per Chinese character), and two special tokens. Random letters can have more.
     """
     data = text.encode("utf-8", "replace")
-    beyond = len(data) - len(data.translate(None, _BEYOND_ASCII))
-    words = len(data) - len(data.translate(None, _WORDS))
-    marks = len(data) - beyond - words
-    return ceil(words / _LETTERS_PER_TOKEN) + marks + ceil(beyond / _BYTES_PER_TOKEN) + _SPECIAL_TOKENS
+    n_beyond_ascii = len(data) - len(data.translate(None, _BEYOND_ASCII))
+    n_letters = len(data) - len(data.translate(None, _WORDS))
+    n_marks = len(data) - n_beyond_ascii - n_letters
+    return ceil(n_letters / _LETTERS_PER_TOKEN) + n_marks + ceil(n_beyond_ascii / _BYTES_PER_TOKEN) + _SPECIAL_TOKENS
 
 
 def truncate(text: str, max_tokens: int) -> str:
@@ -64,13 +64,13 @@ def fill_batches(
     for position, text in enumerate(texts):
         if not text.strip():
             continue
-        sent = truncate(prompt + text, max_tokens)
-        size = estimate_tokens(sent)
-        if batch and (len(batch) == max_texts or tokens + size > max_batch_tokens):
+        prompted_text = truncate(prompt + text, max_tokens)
+        n_tokens = estimate_tokens(prompted_text)
+        if batch and (len(batch) == max_texts or tokens + n_tokens > max_batch_tokens):
             yield TokenBatch(np.array(places, np.int64), batch, tokens)
             places, batch, tokens = [], [], 0
         places.append(position)
-        batch.append(sent)
-        tokens += size
+        batch.append(prompted_text)
+        tokens += n_tokens
     if batch:
         yield TokenBatch(np.array(places, np.int64), batch, tokens)

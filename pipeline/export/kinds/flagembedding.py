@@ -8,7 +8,7 @@ from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.writers import JSON_LINES, any_row, append, require_negatives
 
 PROMPT = "Represent this sentence for searching relevant passages: "
-"""BGE's instruction for queries; a trainer uses it only where it is given one of its own."""
+"""BGE's query instruction; the trainer uses it only if `--query_instruction_for_retrieval` is given."""
 
 ROWS = f"""
     SELECT query,

@@ -52,7 +52,7 @@ train = load_dataset("parquet", data_files="triplet/train.parquet", split="train
 def sentence_transformers(tables: Tables, folder: Path) -> None:
     """Write `triplet/<split>.parquet` and `n-tuple/<split>.parquet` for each split with rows, and a README.md.
 
-    The README says how wide the n-tuples are and how many rows are too short for them.
+    The README gives the width of the n-tuples and the number of rows that have too few negatives for them.
 
     Raises:
         ExportError: no triplet has a negative.

@@ -32,7 +32,7 @@ V2 = f"""
     FROM grouped WHERE len(negatives) > 0 ORDER BY tenant, query_id
 """
 
-# One of the triplets that hold a passage, the latest mined one: a document's text may have changed from day to day.
+# The text of each passage in its latest triplet: a document's text may have changed between the days of a log.
 CORPUS = """
     WITH places AS (
         SELECT tenant, unnest([positive_id] || negative_ids) AS id, triplet_id,

@@ -112,15 +112,15 @@ class IvfKind(IndexKind):
                 f"index.code_size {self.code_size}: {width} dimensions cannot be split into {parts} subquantizers"
             )
         output_dim = min(width, self.projection_dim) // parts * parts or parts
-        turn = library.LinearTransform(width, output_dim, False)
-        library.copy_array_to_vector(_directions(sample, output_dim).ravel(), turn.A)
-        turn.is_trained = True
+        projection = library.LinearTransform(width, output_dim, False)
+        library.copy_array_to_vector(_directions(sample, output_dim).ravel(), projection.A)
+        projection.is_trained = True
         inner = library.index_factory(
             output_dim, f"IVF{cells_for(total, len(sample))},{self.codes(len(sample))}", library.METRIC_INNER_PRODUCT
         )
         inner.cp.niter = 10
-        inner.train(turn.apply(sample))
-        return library.IndexPreTransform(turn, inner)
+        inner.train(projection.apply(sample))
+        return library.IndexPreTransform(projection, inner)
 
     def search_efforts(self, index: Any) -> list[int]:
         """Values of nprobe: powers of two up to 256 or the number of cells."""
@@ -140,8 +140,8 @@ class IvfKind(IndexKind):
 def _directions(sample: Floats, n_directions: int) -> Floats:
     """Orthonormal rows, shape (n_directions, dimensions)."""
     _, vectors = np.linalg.eigh(sample.T.astype(np.float64) @ sample)
-    turned = np.linalg.qr(np.random.default_rng(_ROTATION_SEED).standard_normal((n_directions, n_directions)))[0]
-    return np.ascontiguousarray(turned @ vectors[:, ::-1][:, :n_directions].T, np.float32)
+    rotation = np.linalg.qr(np.random.default_rng(_ROTATION_SEED).standard_normal((n_directions, n_directions)))[0]
+    return np.ascontiguousarray(rotation @ vectors[:, ::-1][:, :n_directions].T, np.float32)
 
 
 _ROTATION_SEED = 20190601

@@ -34,9 +34,9 @@ class Hnsw(IndexKind):
         _graph(index).efSearch = effort
 
     def search(self, index: Any, queries: Floats, depth: int, removed: Ints) -> tuple[Floats, Ints]:
-        # Explicit search parameters replace the index's efSearch by their own default of 16: pass it again.
         if not len(removed):
             return super().search(index, queries, depth, removed)
+        # Explicit search parameters replace the index's efSearch by their own default of 16: pass it again.
         library = faiss()
         removed_selector = library.IDSelectorBatch(removed)
         search_parameters = library.SearchParametersHNSW(

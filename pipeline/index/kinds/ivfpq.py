@@ -26,10 +26,10 @@ class Ivfpq(IvfKind):
         return f"PQ{self.code_size}x{min(self.BITS, (sample // POINTS).bit_length() - 1)}np"
 
     def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
-        cells = faiss().extract_index_ivf(index)
+        ivf = faiss().extract_index_ivf(index)
         for codes, numbers in pieces:
-            cells.add_sa_codes(codes, numbers)
-        index.ntotal = cells.ntotal
+            ivf.add_sa_codes(codes, numbers)
+        index.ntotal = ivf.ntotal
 
 
 KIND = Ivfpq

@@ -31,15 +31,15 @@ class IvfpqFastscan(IvfKind):
     def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
         # Plain IVFPQ lists are filled first, then repacked into fast-scan blocks of 32.
         library = faiss()
-        cells = library.downcast_index(library.extract_index_ivf(index))
-        plain = library.IndexIVFPQ(cells.quantizer, cells.d, cells.nlist, cells.M, self.BITS, cells.metric_type)
-        plain.pq, plain.by_residual, plain.is_trained = cells.pq, cells.by_residual, True
+        ivf = library.downcast_index(library.extract_index_ivf(index))
+        plain = library.IndexIVFPQ(ivf.quantizer, ivf.d, ivf.nlist, ivf.M, self.BITS, ivf.metric_type)
+        plain.pq, plain.by_residual, plain.is_trained = ivf.pq, ivf.by_residual, True
         for codes, numbers in pieces:
             plain.add_sa_codes(codes, numbers)
-        packed = library.IndexIVFPQFastScan(plain, cells.bbs)
+        packed = library.IndexIVFPQFastScan(plain, ivf.bbs)
         packed.own_invlists = False
-        cells.replace_invlists(packed.invlists, True)
-        cells.ntotal = index.ntotal = plain.ntotal
+        ivf.replace_invlists(packed.invlists, True)
+        ivf.ntotal = index.ntotal = plain.ntotal
 
     def search(self, index: Any, queries: Floats, depth: int, removed: Ints) -> tuple[Floats, Ints]:
         if not len(removed):

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-# Generous limits: they bound parsing time, and MAX_DEPTH keeps the recursive YAML parser in C from overflowing its
-# stack, which would end the process.
+# They bound parsing time, and MAX_DEPTH keeps the recursive YAML parser in C from overflowing its stack, which would
+# end the process.
 MAX_CHARACTERS = 65_536
 MAX_DEPTH = 20
 

@@ -16,7 +16,7 @@ NAVIGATION = "navigation of an HTML page"
 OUTSIDE_MAIN = "outside the main element of an HTML page"
 OPTIONS = "options of an HTML form"
 
-MAX_DEPTH = 2000  # parsing takes quadratic time in depth
+MAX_DEPTH = 2000  # maximum nesting of elements; deeper pages are rejected
 LINK_SHARE = 0.5
 """Minimum share of link text for an `<aside>`, `<nav>` or block named as navigation to count as navigation."""
 
@@ -85,7 +85,7 @@ def read_html(text: str) -> HtmlPage:
         depth += -1 if match[1] else 1
         if depth > MAX_DEPTH:
             raise TooDeepError
-    well_formed = LexborHTMLParser(text).html or ""  # html.parser takes quadratic time on malformed HTML
+    well_formed = LexborHTMLParser(text).html or ""  # html.parser can take quadratic time on malformed HTML
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
         warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
@@ -147,7 +147,7 @@ def _role(tag: Tag) -> str:
 
 
 def _mains(root: Tag) -> list[Tag]:
-    """The outermost main elements; empty if they contain less than a third of the non-link text."""
+    """The outermost main elements; empty if their text is less than half of the non-link text outside them."""
     mains = list(root.find_all(lambda tag: _role(tag) == "main"))
     ids = {id(tag) for tag in mains}
     mains = [tag for tag in mains if not any(id(parent) in ids for parent in tag.parents)]

@@ -138,7 +138,7 @@ def _table(records: LineRecords, kinds: pa.Schema) -> pa.Table | None:
     # pyarrow 26 reads a line `null` as a row of nulls, and crashes the process if it is the first line.
     if not len(kinds) or any(records.data[start] != ord("{") for start in records.starts.tolist()):
         return None
-    block_size = len(records.data) + 1  # a single block: types must not be inferred per block
+    block_size = len(records.data) + 1  # a single Arrow block
     read_options = pj.ReadOptions(use_threads=False, block_size=block_size)
     parse_options = pj.ParseOptions(explicit_schema=kinds, unexpected_field_behavior="ignore")
     try:

@@ -8,7 +8,7 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.files import CONVERSIONS, InputFile
 
 LATIN = "WINDOWS-1252"
-"""The most common encoding besides UTF-8, a superset of Latin-1."""
+"""Assumed encoding of text that is not UTF-8: Latin-1 with more characters."""
 
 HEAD_BYTES = 4096
 """Bytes examined for UTF-16."""

@@ -234,8 +234,9 @@ def _whole_lines(source: Iterator[bytes], limit: int) -> Iterator[bytes]:
 
 def _closing_pattern(delimiter: str) -> re.Pattern[bytes]:
     """Pattern of a line that ends outside quotes. A quote opens a field only at its beginning, unlike in `5" pipe`."""
-    d = re.escape(delimiter)
-    return re.compile(rf'(?:(?:"(?:[^"]|"")*+"[^{d}\n]*+|[^"{d}\n][^{d}\n]*+)?(?:{d}|\n))*+'.encode())
+    escaped = re.escape(delimiter)
+    quoted_cell, plain_cell = rf'"(?:[^"]|"")*+"[^{escaped}\n]*+', rf'[^"{escaped}\n][^{escaped}\n]*+'
+    return re.compile(rf"(?:(?:{quoted_cell}|{plain_cell})?(?:{escaped}|\n))*+".encode())
 
 
 def _quoted_ends(text: bytes, ends: Ints, closed: re.Pattern[bytes]) -> tuple[NDArray[np.bool_], int | None]:

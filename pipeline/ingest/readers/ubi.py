@@ -19,7 +19,7 @@ SHOWN = ["impression", "view"]  # actions that mean that a document was shown
 NOT_USED = "is neither impression nor click"
 MAX_NAME_CHARACTERS, MAX_NAMES = 40, 100  # of other actions, in reject reasons
 BLOCK_SEARCHES = 4096  # searches whose result lists are expanded to rows at a time, to bound memory
-SEPARATOR = "\x1f"  # ASCII unit separator, which ids do not contain
+SEPARATOR = "\x1f"  # ASCII unit separator, between tenant and query_id
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ NO_CLICKS = (
     *("product_sort", "product_hover", "item_hover", "add_to_cart", "purchase", "product_purchase"),
     *("declined_product", "page_load", "page_exit", "404_redirect", "login", "logout"),
 )
-"""Actions of UBI's specification and its demonstration data that are no clicks; others are reported as unknown."""
+"""Actions of UBI's specification and its demonstration data that are not clicks; others are reported as unknown."""
 
 
 def read_ubi(files: UbiFiles, rules: LogRules, intake: Intake, staging: LogStaging) -> None:

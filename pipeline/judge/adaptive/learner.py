@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RIDGE = 3.0
 """L2 penalty of the linear regression's weights; a larger one needs more verdicts to move them."""
 
-_MAX_NEWTON_STEPS = 12  # Newton's method usually converges sooner; the limit bounds a fit that does not
+_MAX_NEWTON_STEPS = 12  # a fit that has not converged by then is used as it is
 _MAX_LOG_ODDS = 20.0  # larger absolute values are clipped, so that exp does not overflow
 _Floats = NDArray[np.float64]
 
@@ -35,11 +35,11 @@ def fit_linear(features: _Floats, labels: _Floats) -> _Floats:
         labels: 1 (relevant) or 0, shape (n_rows,).
     """
     ridge = np.full(features.shape[1], RIDGE)
-    ridge[0] = 1e-3  # nearly free, so that the intercept can follow the share of positives
+    ridge[0] = 1e-3  # penalty of the intercept
     weights = np.zeros(features.shape[1])
     for _ in range(_MAX_NEWTON_STEPS):
         probability = sigmoid(features @ weights)
-        slope = np.maximum(probability * (1 - probability), 1e-6)  # the minimum keeps the system solvable
+        slope = np.maximum(probability * (1 - probability), 1e-6)
         gradient = features.T @ (labels - probability) - ridge * weights
         curvature = (features * slope[:, None]).T @ features + np.diag(ridge)
         step = np.linalg.solve(curvature, gradient)
@@ -115,7 +115,7 @@ class ActiveLearner:
     def fit(self, labels: _Floats) -> _Floats:
         """Fit both stages and predict the log-odds of every pair, shape (n_pairs,).
 
-        The result is rounded to 6 digits, so that float noise does not decide the order of equal pairs.
+        The result is rounded to 6 decimals, so that float noise does not decide the order of equal pairs.
 
         Args:
             labels: 1 (relevant), 0, or NaN for pairs without a verdict to learn from, shape (n_pairs,).

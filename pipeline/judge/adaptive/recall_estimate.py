@@ -15,7 +15,8 @@ CONFIDENCE = 0.95
 """Confidence of the stopping rule and of all intervals here."""
 
 POSITIVES = 100
-"""The random sample grows until it has this many positives: more narrow the estimates but cost more random verdicts."""
+"""The random sample grows until it has this many positives. A larger number narrows the estimates, but needs more
+random verdicts."""
 
 
 def min_random_positives(positives: int, recall: float) -> int | None:
@@ -100,7 +101,7 @@ def estimate_missed_by_query(
 def exact_interval(hits: float, draws: float) -> tuple[float, float]:
     """Compute the 95 % Clopper-Pearson interval of the proportion `hits` ÷ `draws`.
 
-    `hits` and `draws` may be fractional (effective_size sample sizes), which scipy's `binomtest` rejects.
+    `hits` and `draws` may be fractional (effective sample sizes), which scipy's `binomtest` rejects.
     """
     from scipy.stats import beta
 

@@ -32,10 +32,10 @@ _Floats = NDArray[np.float64]
 class JudgingRounds:
     """Continuous active learning (Cormack & Grossman 2014) with a random sample as stopping rule.
 
-    The first rounds judge the random sample, until it has `POSITIVES` positives or is `random_share` of the pool. The
-    next round takes the best fused ranks; later ones take each query's minimum (`first_pairs_per_query`), then the
-    highest expected gains. Judging ends when the sample shows that `recall` is reached with 95 % confidence, or when
-    all pairs are judged; a sample with too few positives shows nothing.
+    The first rounds judge the random sample, until it has `POSITIVES` positives or is `random_share` of the pool. Every
+    later round takes each query's minimum first (`first_pairs_per_query`), then the best fused ranks before the first
+    fit, and the highest expected gains after it. Judging ends when the sample shows that `recall` is reached with 95 %
+    confidence, or when all pairs are judged; a sample with too few positives shows nothing.
 
     Call `next_pairs` and `learn` in turns. Pairs are identified by their index in `evidence`.
 

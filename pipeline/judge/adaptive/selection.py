@@ -9,12 +9,12 @@ from darklode.pipeline.judge.adaptive.learner import sigmoid
 from darklode.pipeline.judge.adaptive.pool_features import Evidence
 
 ENOUGH = 8
-"""Gains diminish up to this number of positives: a query's first counts 1, the second 1/2, the eighth and later 1/8.
-The limit keeps queries with many positives from being neglected entirely."""
+"""Gains diminish up to this number of positives: a query's first counts 1, the second 1/2, the eighth and later
+1/8."""
 
 FLOOR = 0.5
-"""Minimum judged pairs of a query, as a share of what uniform judging would give it. It protects queries whose
-positives the learner does not predict; 0 would follow the gains alone."""
+"""Minimum judged pairs of a query, as a share of what uniform judging would give it, whatever the learner predicts; 0
+would follow the gains alone."""
 
 _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]

@@ -68,7 +68,7 @@ class JudgeKind(MemberSettings):
 
 
 class LedgerKind(JudgeKind):
-    """A kind whose replies are expensive: each is written to the ledger on arrival and never requested again."""
+    """A kind whose replies are expensive: each is written to the ledger on arrival; no label is requested again."""
 
     @abstractmethod
     def source(self, cache_settings: CacheSettings) -> StreamingJudge:

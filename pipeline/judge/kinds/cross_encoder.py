@@ -27,7 +27,7 @@ from darklode.schemas.pooling import LocalModel
 from darklode.schemas.settings import CacheSettings
 from darklode.schemas.shared import LocalModelSection, ModelPath
 
-_BATCHES_AT_ONCE = 8  # batches per reply group, which is written to the ledger together
+_BATCHES_AT_ONCE = 8  # batches per GPU in a `ReplyBatch`
 _DECIMALS = 4
 """Decimals of scores that do not depend on the other pairs of a batch."""
 
@@ -106,7 +106,7 @@ class CrossEncoderJudge(StreamingJudge):
 
         Raises:
             MissingPart: a package, the model or the GPU is missing, or the model needs custom code.
-            SettingsError: max_tokens exceeds the model's limit, or the model has not exactly one output.
+            SettingsError: max_seq_length exceeds the model's limit, or the model has not exactly one output.
         """
         chunks = view(pairs)
         lengths = pc.add(pc.binary_length(pairs["query"]), pc.binary_length(chunks)).to_numpy()

@@ -37,10 +37,10 @@ from darklode.pipeline.judge.port import Earlier
 
 MAX_REQUESTS = 50_000
 MAX_BYTES = 200_000_000
-"""OpenAI's limits for a file of requests; vLLM has none. Longer files are split, or the service would reject them."""
+"""OpenAI's limits for a file of requests; vLLM has none. Requests beyond a limit go to another file."""
 
 _URL = "/v1/chat/completions"
-_STORE_AT_ONCE = 1 << 13  # responses per write to the ledger; bounds memory, and the loss if the process is killed
+_STORE_AT_ONCE = 1 << 13  # responses per write to the ledger; bounds memory
 _CUT = "-cut"  # suffix of a custom_id whose chunk was truncated
 _CUSTOM_ID = re.compile(rf"([0-9a-f]{{8}})_([\w-]{{43}})({_CUT})?", re.ASCII)
 _SIDES = ("query_hash", "chunk_hash")
@@ -160,7 +160,7 @@ def batch_files(blocks: Iterable[pa.Table], template: RequestTemplate, target: P
 def _lines(pairs: pa.Table, template: RequestTemplate) -> Iterator[bytes]:
     """Build the lines of the file: one JSON request per pair."""
     judge = short_name(template.judge_id)
-    for pair in pairs.to_pylist():  # one request per pair, so nothing is columnar from here on
+    for pair in pairs.to_pylist():  # requests are built pair by pair
         pair_text = PairText(pair["query"], pair["title"], pair["heading"], pair["text"])
         user_message, cut = template.fit_pair(pair_text, template.settings.max_chunk_tokens)
         custom_id = CustomId(judge, pair["query_hash"], pair["chunk_hash"], cut)

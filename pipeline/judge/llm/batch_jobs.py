@@ -121,7 +121,7 @@ class BatchJournal:
         self._parts.prune(submission.token)
 
     def write_off(self, submission: Submitted) -> None:
-        """Forget a file whose results are lost, and book its estimated cost, since it was paid."""
+        """Forget a file whose results are lost, and book its estimated cost, since it was paid for."""
         if submission.account:
             usage = Usage(submission.prompt_tokens, submission.completion_tokens)
             SpendingLedger(self._root, submission.account).add(usage, submission.cost)

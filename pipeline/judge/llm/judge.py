@@ -42,8 +42,8 @@ T = TypeVar("T")
 class LlmJudge(StreamingJudge):
     """A streaming judge; calls are ordered by query, so that prefix caching covers what a query's pairs share.
 
-    An unreadable reply is requested again, then left null. If the ledger identifies the judge, neither server nor key
-    is needed until a pair is missing.
+    A pair with an unreadable reply is requested again, up to `max_attempts`; then its verdict is null. If the ledger
+    identifies the judge, neither server nor key is needed until a pair is missing.
 
     Args:
         settings: settings of the judge kind `llm`.
@@ -166,8 +166,13 @@ class LlmJudge(StreamingJudge):
     def _only_template_in_ledger(self) -> RequestTemplate | None:
         """Find the template of any served model, if the ledger has verdicts of exactly one; warns if of several."""
         owners = Ledger(self._root).owners()
-        templates = [template for form in self._forms for owner in owners if (template := form.template_for(owner))]
-        served_models = sorted({form.served or form.settings.model for form in templates})
+        templates = [
+            served_template
+            for template in self._forms
+            for owner in owners
+            if (served_template := template.template_for(owner))
+        ]
+        served_models = sorted({template.served or template.settings.model for template in templates})
         if len(served_models) > 1:
             self._say(
                 f"the ledger has verdicts of several models under one name ({', '.join(served_models)}), so a server "

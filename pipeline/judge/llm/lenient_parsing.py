@@ -40,18 +40,10 @@ def find_label(value: object, labels: Sequence[str]) -> str | None:
     fold_case = fold(labels)
     label_by_folded = {fold_case(label_name): label_name for label_name in labels}
     text = str(value) if type(value) is int else value
-    return (
-        next(
-            (
-                label_by_folded[candidate]
-                for candidate in map(fold_case, _variants(text))
-                if candidate in label_by_folded
-            ),
-            None,
-        )
-        if isinstance(text, str)
-        else None
-    )
+    if not isinstance(text, str):
+        return None
+    candidates = map(fold_case, _variants(text))
+    return next((label_by_folded[candidate] for candidate in candidates if candidate in label_by_folded), None)
 
 
 def fold(labels: Sequence[str]) -> Callable[[str], str]:

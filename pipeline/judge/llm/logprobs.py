@@ -13,7 +13,7 @@ from darklode.pipeline.judge.llm import lenient_parsing
 Tokens = Sequence[Mapping[str, Any]]
 """`logprobs.content` of a chat completion, or a part of it: texts, log-probabilities, alternatives."""
 
-_CACHED_PREFIXES = 1 << 12  # prefixes repeat in nearly all replies, so few need to be remembered
+_CACHED_PREFIXES = 1 << 12  # prefixes of replies whose possible labels are cached
 
 _MAX_SUM = 1.01
 """Maximum sum of the probabilities of a token's alternatives; above 1, since servers round."""

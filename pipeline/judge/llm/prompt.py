@@ -17,8 +17,8 @@ from darklode.schemas.section import Section
 
 Message = dict[str, str]
 
-_NAME_CHARACTERS = 40  # a longer text after a grade in the system text is a sentence, not the grade's name
-_CACHED_TEXTS = 1 << 12  # quoted texts; a query's pairs come together, so few need to be remembered
+_NAME_CHARACTERS = 40  # maximum length of a grade's name in the system text
+_CACHED_TEXTS = 1 << 12  # quoted queries, titles and headings in the cache
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class LlmReading:
         return "relevant" in self.values
 
     def add_usage(self, earlier: LlmReading) -> None:
-        """Add the usage of an earlier attempt. Attempts of a refused pair are not added, since it gets none again."""
+        """Add the usage of an earlier attempt. Attempts of a refused pair are not added: it is not requested again."""
         tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
         for name in tokens if self.is_refused else (*tokens, "attempts"):
             if earlier.values.get(name) is not None:
@@ -177,7 +177,7 @@ def _probability(label: str, shares: Mapping[str, float], prompt: JudgePrompt) -
     """Compute the probability of relevance and, for a graded prompt, the expected grade.
 
     Raises:
-        NoProbability: they tie, or favor another label than the one written.
+        NoProbability: the probabilities tie, or favor another label than the one written.
     """
     grades = prompt.head.labels
     min_relevant = prompt.head.relevant_from

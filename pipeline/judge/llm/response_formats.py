@@ -73,10 +73,10 @@ class OutputFormat:
 
     def answer(self, prompt: JudgePrompt) -> str:
         """The prompt's instruction for this format."""
-        forms = prompt.head.answer
+        instructions = prompt.head.answer
         if self.rationale:
-            return forms.rationale
-        return forms.json_ if self.mode == "json" else forms.label
+            return instructions.rationale
+        return instructions.json_ if self.mode == "json" else instructions.label
 
     def read(self, reply: str, labels: Sequence[str]) -> tuple[str, str | None]:
         """Read the label, and the rationale if there is one, from a reply in exactly this format.
@@ -138,9 +138,9 @@ VERSION = 1
 """Version of everything here that changes what a model reads or how its reply is read. It is part of the judge's id:
 raising it makes every pair be judged again."""
 
-_MAX_ECHO_CHARACTERS = 500  # an unreadable reply is shown to the model up to here; longer ones would cost tokens
+_MAX_ECHO_CHARACTERS = 500  # of an unreadable reply that is shown to the model again
 _MAX_TOKENS_PER_CHARACTER = 4
-"""Upper bound of the token estimate, so that short chunks need no estimate."""
+"""Upper bound of the estimated tokens per character, so that short chunks need no estimate."""
 
 
 @dataclass(frozen=True)

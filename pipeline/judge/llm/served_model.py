@@ -13,7 +13,7 @@ from darklode.pipeline.judge.llm.settings import LlmSettings
 
 
 async def served_identity(settings: LlmSettings, session: Session) -> str | None:
-    """Ask the servers for the `root` and `revision` that the servers' `/models` report for `judge.model`.
+    """Ask the servers for the `root` and `revision` that their `/models` report for `judge.model`.
 
     Empty if that is the name itself, if no server reports it, or with `judge.trust_model_name`; None if no server
     answers.

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import rel_entr
 
-from darklode.pipeline.base.types import Doubles as Floats
+from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.mine.admission.daily_statistics import MARKS
 
-Columns = dict[str, Floats]
+Columns = dict[str, Doubles]
 """Values by column, one per tenant."""
 
 
@@ -155,19 +155,19 @@ def compute_measures(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Tabl
     return pa.concat_tables([*tables, _known_shares(connection, day)])
 
 
-def _to_floats(column: pa.ChunkedArray) -> Floats:
+def _to_floats(column: pa.ChunkedArray) -> Doubles:
     """A column's values, 0 for null."""
-    numbers: Floats = column.fill_null(0).to_numpy().astype(np.float64)
+    numbers: Doubles = column.fill_null(0).to_numpy().astype(np.float64)
     return numbers
 
 
-def _arcsine(part: Floats, total: Floats) -> Floats:
+def _arcsine(part: Doubles, total: Doubles) -> Doubles:
     """Arcsine of the square root of a share: its variance does not depend on the share."""
-    transformed: Floats = np.arcsin(np.sqrt(np.clip(part / np.maximum(total, 1), 0, 1)))
+    transformed: Doubles = np.arcsin(np.sqrt(np.clip(part / np.maximum(total, 1), 0, 1)))
     return transformed
 
 
-def _measure_rows(tenant: pa.ChunkedArray, name: str, value: Floats, size: Floats) -> pa.Table:
+def _measure_rows(tenant: pa.ChunkedArray, name: str, value: Doubles, size: Doubles) -> pa.Table:
     """Rows of one measure, without the tenants for which it is undefined (size 0)."""
     rows = {"tenant": tenant, "measure": pa.repeat(name, len(value)), "value": np.round(value, 6), "size": size}
     return pa.table(rows).filter(pa.array(size > 0))
@@ -184,7 +184,7 @@ def _known_shares(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
 
 def _profile_distance(
     connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str, exposure_column: str | None
-) -> tuple[Floats, Floats]:
+) -> tuple[Doubles, Doubles]:
     """Distance of each tenant's counts (by position or hour) from the earlier ones, and their total.
 
     With an exposure column, rates per exposure are compared. The total is 0 without earlier counts, which leaves the
@@ -201,7 +201,7 @@ def _profile_distance(
     return divergence(observed, expected), size
 
 
-def _to_matrix(column: pa.ChunkedArray) -> Floats:
+def _to_matrix(column: pa.ChunkedArray) -> Doubles:
     """Lists of equal length as a matrix, shape (n_rows, length); zeros for null."""
     rows = column.combine_chunks()
     width = max(rows.value_lengths().fill_null(0).to_pylist(), default=0)
@@ -210,7 +210,7 @@ def _to_matrix(column: pa.ChunkedArray) -> Floats:
     return matrix
 
 
-def _earlier_counts(connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str) -> Floats:
+def _earlier_counts(connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str) -> Doubles:
     """Sums of a list column over the `DAYS` days before, for the tenants of `today`, shape (n_tenants, length)."""
     length = _to_matrix(today[column]).shape[1]
     parameters = {"day": day, "days": DAYS, "length": length}
@@ -221,7 +221,7 @@ def _earlier_counts(connection: duckdb.DuckDBPyConnection, day: str, today: pa.T
     return matrix
 
 
-def divergence(observed: Floats, expected: Floats) -> Floats:
+def divergence(observed: Doubles, expected: Doubles) -> Doubles:
     """Root of the likelihood ratio statistic per count (G / n) minus its expectation by chance, shape (n_rows,).
 
     Args:
@@ -234,5 +234,5 @@ def divergence(observed: Floats, expected: Floats) -> Floats:
     g_per_count = 2 * rel_entr(observed / total, np.maximum(expected_share, 1e-12)).sum(axis=1)
     # By chance alone, G has the mean of a chi-squared distribution: its degrees of freedom.
     by_chance = np.sqrt(degrees_of_freedom / total[:, 0])
-    excess_distance: Floats = np.maximum(np.sqrt(np.maximum(g_per_count, 0)) - by_chance, 0)
+    excess_distance: Doubles = np.maximum(np.sqrt(np.maximum(g_per_count, 0)) - by_chance, 0)
     return excess_distance

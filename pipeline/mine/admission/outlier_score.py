@@ -68,8 +68,8 @@ def distances(connection: duckdb.DuckDBPyConnection, measures: pa.Table, day: st
 
     A value is compared with the same weekday of earlier weeks and, until there are three of these, also with all days
     of the last four weeks; the smaller distance counts. If the last three days deviated from their expectation, the day
-    may deviate as much. The distance is divided by the median absolute deviation (at least the measure's minimum
-    spread) and by the sampling error of its counts.
+    may deviate as much. The deviation is divided by the root of the sum of two squares: of the standard deviation
+    estimated by the median absolute deviation (at least the measure's minimum spread), and of the sampling error.
 
     Args:
         connection: a connection with `measures_before`: rows of `day_measures` of the admitted days of the last eight

@@ -192,7 +192,7 @@ class PastDays:
         return [day_statistics, [[earlier, self._day_fingerprints[earlier]] for earlier in self._days_before(day)]]
 
     def add(self, day: str, unit: Unit) -> Counter[str]:
-        """Add a judged day; returns its rows by state."""
+        """Add a day whose states are decided; returns its rows by state."""
         states = self._output.read_unit(unit, "log_days").to_pylist()
         self._left_out_tenants[day] = sorted(row["tenant"] for row in states if row["state"] in (*OUT, "missing"))
         measures = unit.parts.get("day_measures", [])

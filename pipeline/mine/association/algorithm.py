@@ -92,7 +92,7 @@ class TermNames:
         tops_sql = _TOPS.format(**numbers._asdict(), wanted=required_terms, borrowing=borrowing)
         queries = connection.sql(tops_sql).to_arrow_table()
         self._tenants = queries["tenant"].combine_chunks().dictionary_encode()
-        # Large strings: the ids of a big log exceed the 2 GiB that a string array's 32-bit offsets can address.
+        # Large strings have 64-bit offsets: an array may have more than 2 GiB.
         self._query_ids = queries["query_id"].cast(pa.large_string()).combine_chunks()
         self._relevance_terms = queries["terms"].combine_chunks()
         self._click_terms = queries["clicks"].combine_chunks()
@@ -141,7 +141,7 @@ _WIDE = """
     FROM (SELECT q, list(t) AS strong FROM {terms} GROUP BY q) JOIN {borrowers} USING (q)
 """
 
-# The two rarest terms of each top set: joining on these gives the fewest rows.
+# The two rarest terms of each top set, on which `_COVERS` joins.
 _RAREST = """
     WITH frequencies AS (SELECT t, count(*) AS n FROM {terms} GROUP BY t),
     members AS (SELECT key, unnest(terms) AS t FROM {sets} WHERE key IN (SELECT key FROM {wide})),
@@ -208,7 +208,7 @@ def keyless_relevance_pairs(
 
 
 PART_ROWS = 200_000
-"""Maximum rows of a piece of associations: bounds the memory for their names."""
+"""Maximum rows of a piece of associations."""
 
 
 class Associations:

@@ -163,7 +163,7 @@ def borrowing_queries(connection: duckdb.DuckDBPyConnection, keys: TermKeys, wid
     return materialize(connection, f"{click_sql} UNION {relevance_sql} UNION SELECT q FROM {wide}", {"since": since})
 
 
-# Most keys have few lenders: only those of crowded keys are sorted.
+# Only the lenders of keys with more than `$max_lenders` are sorted.
 _LENDERS = """
     WITH crowded AS (SELECT key FROM {lenders} GROUP BY key HAVING count(*) > $max_lenders),
     drawn AS (
@@ -263,7 +263,7 @@ def pairs_since_sql(lending: Iterable[BoundedLending], wide: Relation) -> str:
         lending: borrowers and lenders of each kind.
         wide: relevance pairs without a common key: q, lender, date, lender_date, score.
     """
-    # Two joins, so that DuckDB can filter each side by date before it joins.
+    # Borrowers of `$since` or later with any lender, and earlier borrowers with lenders of `$since` or later.
     date_conditions = ("b.date >= $since", "b.date < $since AND l.date >= $since")
     keyed_pairs = [
         _PAIRS.format(**kind._asdict(), which=condition) for kind in lending for condition in date_conditions

@@ -15,8 +15,7 @@ from darklode.pipeline.mine.relevance.ranker import OpenTenant
 from darklode.pipeline.mine.relevance.ranking import scores
 
 CHUNKS_SEEN = 16
-"""Maximum number of chunks of a document, from its beginning, that the judge sees, to bound the cost of long documents.
-"""
+"""Maximum number of chunks of a document, from its beginning, that the judge sees."""
 
 
 @dataclass(frozen=True)

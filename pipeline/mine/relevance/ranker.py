@@ -132,7 +132,7 @@ class OpenTenants:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for opened in self._open.values():
             opened.scratch.close()
-        # After an error the digests may be incomplete, and tidying would delete indexes still in use.
+        # After an error the digests may be incomplete, and tidying would delete indexes that are still needed.
         if self._ranker.retrievers and self._digests and error is None:
             tidy_indexes(self._tables.url, self._digests)
         release()

@@ -12,9 +12,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from darklode.pipeline.base.doubtful_labels import is_doubtful
+from darklode.pipeline.base.types import Doubles, Ints
 from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.schemas.mining import RelevanceSettings
 
@@ -27,8 +27,6 @@ CELLS = 1 << 23
 FUSION = 60
 """Constant k of reciprocal rank fusion, 1 / (k + rank): the value of Cormack, Clarke and Büttcher (2009)."""
 
-_Ints = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class DocumentIndex:
@@ -40,11 +38,11 @@ class DocumentIndex:
         n: number of documents.
     """
 
-    document_of_chunk: _Ints
-    places: _Ints
+    document_of_chunk: Ints
+    places: Ints
     n: int
 
-    def first_chunks(self, docs: _Ints, max_chunks: int) -> tuple[_Ints, _Ints]:
+    def first_chunks(self, docs: Ints, max_chunks: int) -> tuple[Ints, Ints]:
         """Find the first chunks of documents.
 
         Args:
@@ -63,12 +61,12 @@ class DocumentIndex:
         return np.repeat(np.arange(len(docs)), counts), chunk_rows
 
     @cached_property
-    def _rows_by_document(self) -> _Ints:
+    def _rows_by_document(self) -> Ints:
         """Chunk rows ordered by document; a stable sort keeps the chunks of a document in their order."""
         return np.argsort(self.document_of_chunk, kind="stable")
 
     @cached_property
-    def _sorted_documents(self) -> _Ints:
+    def _sorted_documents(self) -> Ints:
         """Document number of each of `_rows_by_document`, ascending."""
         return self.document_of_chunk[self._rows_by_document]
 
@@ -84,10 +82,10 @@ class Candidates:
         fused: the document's reciprocal rank fusion score, rounded so that float noise does not decide ties.
     """
 
-    query: _Ints
-    row: _Ints
-    doc: _Ints
-    fused: NDArray[np.float64]
+    query: Ints
+    row: Ints
+    doc: Ints
+    fused: Doubles
 
     def slice_queries(self, first: int, end: int) -> Candidates:
         """The candidates of queries `first` to `end` - 1."""
@@ -113,8 +111,8 @@ def top_candidates(
     query, row, rank = (np.concatenate(columns) for columns in zip(*results, strict=True))
     doc = documents.document_of_chunk[row]
     _, document_pair = np.unique(query * documents.n + doc, return_inverse=True)
-    fusion_scores: NDArray[np.float64] = np.bincount(document_pair, 1 / (FUSION + rank)).astype(np.float64)
-    fused: NDArray[np.float64] = fusion_scores.round(12)[document_pair]
+    fusion_scores: Doubles = np.bincount(document_pair, 1 / (FUSION + rank)).astype(np.float64)
+    fused: Doubles = fusion_scores.round(12)[document_pair]
     # Unique sorts: the pairs are ordered by query, then chunk_id.
     _, distinct = np.unique(query * len(documents.document_of_chunk) + documents.places[row], return_index=True)
     return Candidates(query[distinct], row[distinct], doc[distinct], fused[distinct])
@@ -122,7 +120,7 @@ def top_candidates(
 
 def _search_documents(
     retriever: Retriever, texts: Sequence[str], documents: DocumentIndex, top: int
-) -> tuple[_Ints, _Ints, _Ints]:
+) -> tuple[Ints, Ints, Ints]:
     """Find a retriever's `top` documents for each query, with their best chunks.
 
     The search is repeated with a greater depth only for queries whose chunks belong to too few documents.
@@ -153,7 +151,7 @@ def _search_documents(
     return query, row, rank
 
 
-def _first_chunk_per_document(rows: _Ints, documents: DocumentIndex, top: int) -> tuple[_Ints, _Ints, _Ints]:
+def _first_chunk_per_document(rows: Ints, documents: DocumentIndex, top: int) -> tuple[Ints, Ints, Ints]:
     """Reduce ranked lists of chunks to ranked lists of documents.
 
     Args:
@@ -177,8 +175,6 @@ def _first_chunk_per_document(rows: _Ints, documents: DocumentIndex, top: int) -
     return query[is_in_top], row[is_in_top], rank[is_in_top]
 
 
-_Floats = NDArray[np.float64]
-
 # Order by hash: the same random order on every machine, independent of other samples.
 DRAWN = """
     SELECT query, place FROM between_k_and_t
@@ -197,13 +193,13 @@ class RankedDocuments:
         rank: rank of the document for its query, from 1.
     """
 
-    query: _Ints
-    doc: _Ints
-    score: _Floats
-    rank: _Ints
+    query: Ints
+    doc: Ints
+    score: Doubles
+    rank: Ints
 
 
-def scores(replies: pa.Table) -> _Floats:
+def scores(replies: pa.Table) -> Doubles:
     """Convert the judge's replies to scores, shape (n_replies,).
 
     The score is the reply's probability; if missing, 1 or 0 by its label, 0.5 if the label is doubtful, NaN without a
@@ -214,7 +210,7 @@ def scores(replies: pa.Table) -> _Floats:
     return np.asarray(pc.fill_null(score, float("nan")).to_numpy())
 
 
-def rank_candidates(candidates: Candidates, score: _Floats) -> RankedDocuments:
+def rank_candidates(candidates: Candidates, score: Doubles) -> RankedDocuments:
     """Order documents by their best chunk's score, then fused retrieval score, then doc_id.
 
     A document without any readable reply has no rank.
@@ -235,7 +231,7 @@ def rank_candidates(candidates: Candidates, score: _Floats) -> RankedDocuments:
     return RankedDocuments(query, doc[order], score[order], np.arange(len(query)) - np.searchsorted(query, query) + 1)
 
 
-def positives(ranking: RankedDocuments) -> _Ints:
+def positives(ranking: RankedDocuments) -> Ints:
     """Indices of the documents ranked first with a score above 0; at most one per query."""
     return np.flatnonzero((ranking.rank == 1) & (ranking.score > 0))
 
@@ -246,7 +242,7 @@ def negatives(
     names: tuple[str, pa.Array, pa.Array],
     settings: RelevanceSettings,
     seed: int,
-) -> tuple[_Ints, _Ints]:
+) -> tuple[Ints, Ints]:
     """Find each query's negative candidates, the documents ranked K + 1 to T, in random order.
 
     The first candidate of a query becomes its negative; the others replace it if it turns out relevant.

@@ -11,10 +11,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.pipeline.base.types import Doubles, Ints
 from darklode.pipeline.judge.port import QUERY_BLOCK, Judge
 from darklode.pipeline.judge.session import JudgingSession, judge_facts
 from darklode.pipeline.mine.relevance.ranker import OpenTenant, OpenTenants, Ranker
@@ -32,8 +32,6 @@ from darklode.schemas.mining import RelevanceSettings
 
 SEARCH_BLOCK = 1024
 """Queries whose candidates are found together: bounds the memory of hits and candidates."""
-
-_Ints = NDArray[np.int64]
 
 NO_DOCUMENTS, NO_CANDIDATE, NO_POSITIVE = "tenant has no documents", "no candidate", "no positive probability"
 
@@ -158,7 +156,7 @@ class DayRanker:
 
     def _score_candidates(
         self, opened: OpenTenant, block: pa.Table, candidates: Candidates, n_queries_before: int
-    ) -> NDArray[np.float64]:
+    ) -> Doubles:
         """The score of each candidate, shape (n_pairs,); the judge gets `QUERY_BLOCK` queries at a time.
 
         `n_queries_before`, the number of the day's queries before the block, is needed for the progress report only.
@@ -209,7 +207,7 @@ class DayRanker:
         )
 
 
-def _rows_of_queries(selected_queries: _Ints, query: _Ints, rows: _Ints) -> tuple[_Ints, _Ints]:
+def _rows_of_queries(selected_queries: Ints, query: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Restrict rows to those of selected queries.
 
     Args:

@@ -40,12 +40,12 @@ def importances(reply: object, query: str, tokens: Tokenizer) -> dict[str, float
     """
     padded_query = f" {' '.join(tokens.tokenize(query))} "
     weights: dict[str, float] = {}
-    for term, share in parse_object(reply).items():
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise UnreadableReply(f"importance {share!r} is not a number from 0 to 1")
+    for term, importance in parse_object(reply).items():
+        if isinstance(importance, bool) or not isinstance(importance, int | float) or not 0 <= importance <= 1:
+            raise UnreadableReply(f"importance {importance!r} is not a number from 0 to 1")
         name = " ".join(tokens.tokenize(term))
         if name and f" {name} " in padded_query:
-            weights[name] = max(weights.get(name, 0.0), float(share))
+            weights[name] = max(weights.get(name, 0.0), float(importance))
     return weights
 
 
@@ -70,8 +70,8 @@ class LlmTermWeighter(TermWeighter):
 
     Args:
         settings: model, server and limits.
-        root: of the cache shared by runs; None: the user's cache folder.
-        prompt: None: the built-in one.
+        root: folder or s3:// prefix of the cache shared by runs; None: the user's cache folder.
+        prompt: the prompt; None: the built-in one.
 
     Attributes:
         version: model, prompt and parameters; it names the cached replies, so its wording must not change.
@@ -85,15 +85,15 @@ class LlmTermWeighter(TermWeighter):
         self, settings: LlmTermWeighterSettings, root: str | None = None, prompt: ChatPrompt | None = None
     ) -> None:
         self._prompt = prompt or term_weighting_prompt()
-        self._tokens = Tokenizer(every_word=True)
+        self._tokenizer = Tokenizer(every_word=True)
         self._client, self._store = Client(_endpoint(settings)), KeyedStore(root, PLANS)
         request = {"model": settings.model, "temperature": 0, **settings.extra_body}
-        self._asking = SingleFlight(self._client, self._store, request)
+        self._single_flight = SingleFlight(self._client, self._store, request)
         sent = f" {json.dumps(settings.extra_body, sort_keys=True)}" if settings.extra_body else ""
         self.version, earlier = (
             f"llm planner 1 {settings.model} {self._prompt.digest(revision)}{sent}" for revision in (REVISION, 1)
         )
-        self._heritage = EarlierVersion(self._store, self.version, earlier)
+        self._earlier_version = EarlierVersion(self._store, self.version, earlier)
 
     @property
     def counters(self) -> Counters:
@@ -107,10 +107,10 @@ class LlmTermWeighter(TermWeighter):
             DarklodeError: no call succeeds for `retry_timeout` seconds; earlier replies stay cached.
         """
         self._store.merge_small_parts(self.version)
-        entries, every = self._store.open(self.version), pc.unique(queries["text"])
-        self._inherit_replies(_not_cached(every, entries))
+        entries, texts = self._store.open(self.version), pc.unique(queries["text"])
+        self._inherit_replies(_not_cached(texts, entries))
         entries.refresh()
-        self._ask(_not_cached(every, entries))
+        self._ask(_not_cached(texts, entries))
         entries.refresh()
         blocks = (queries.slice(at, QUERIES_AT_ONCE) for at in range(0, queries.num_rows, QUERIES_AT_ONCE))
         return pa.concat_tables([QUERY_TERMS.empty(), *(self._read(block, entries) for block in blocks)])
@@ -120,29 +120,29 @@ class LlmTermWeighter(TermWeighter):
         cached = entries.find(_hash_texts(queries["text"]))
         texts, replies = queries["text"].take(pa.array(cached.rows)).to_pylist(), cached.values["reply"].to_pylist()
         read = {
-            text: {} if reply is None else importances(reply, text, self._tokens)
+            text: {} if reply is None else importances(reply, text, self._tokenizer)
             for text, reply in zip(texts, replies, strict=True)
         }
         return weigh_terms(queries, lambda _tenant, text: read[text])
 
     def _inherit_replies(self, texts: pa.Array) -> None:
         """Reuse replies cached before the current quoting, for texts whose prompt did not change."""
-        if self._heritage:
-            self._heritage.hand_down(_hash_texts(texts.filter(pa.array(self._prompt.quoting.as_before(texts)))))
+        if self._earlier_version:
+            self._earlier_version.hand_down(_hash_texts(texts.filter(pa.array(self._prompt.quoting.as_before(texts)))))
 
     def _question(self, text: str, key: str) -> Question:
         return Question(
             key,
             f"query {text[:60]!r}",
             lambda unreadable: self._prompt.messages({"query": text}, unreadable),
-            lambda reply: importances(reply, text, self._tokens),
+            lambda reply: importances(reply, text, self._tokenizer),
         )
 
     def _ask(self, texts: pa.Array) -> None:
         """Request and cache replies to texts."""
         if len(texts):
             keys = _hash_texts(texts)["query_hash"].to_pylist()
-            self._asking.ask(self.version, map(self._question, texts.to_pylist(), keys))
+            self._single_flight.ask(self.version, map(self._question, texts.to_pylist(), keys))
 
 
 def _not_cached(texts: pa.Array, entries: Entries) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Settings of the LLM term weighter, read by its engine."""
+"""Settings of the LLM term weighter."""
 
 from __future__ import annotations
 

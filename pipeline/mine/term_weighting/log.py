@@ -31,7 +31,7 @@ class LogTermWeighter(TermWeighter):
 
     def __init__(self, learned: pa.Table, version: str) -> None:
         self.version = f"log planner 2 {version}"
-        self._tokens = Tokenizer()
+        self._tokenizer = Tokenizer()
         self._weights: dict[str, dict[str, float]] = defaultdict(dict)
         learned_columns = (learned[name].to_pylist() for name in ("tenant", "term", "weight"))
         for tenant, term, weight in zip(*learned_columns, strict=True):
@@ -52,7 +52,7 @@ class LogTermWeighter(TermWeighter):
 
     def _segment(self, text: str, weights: dict[str, float]) -> list[str]:
         """Split a text into terms: two adjacent words if they are a learned phrase, else one word."""
-        words = self._tokens.tokenize(text)
+        words = self._tokenizer.tokenize(text)
         segments: list[str] = []
         position = 0
         while position < len(words):
@@ -76,21 +76,21 @@ def count_into(connection: duckdb.DuckDBPyConnection, table: str, texts: Iterabl
         table: its name.
         texts: rows of tenant, id and text; a missing text is empty.
     """
-    tokens = Tokenizer()
+    tokenizer = Tokenizer()
     connection.register("no_rows", ROWS.empty_table())
     connection.execute(f"CREATE TABLE {table} AS FROM no_rows")
     for rows in texts:
-        connection.register("counted", _count_terms(rows, tokens))
+        connection.register("counted", _count_terms(rows, tokenizer))
         connection.execute(f"INSERT INTO {table} FROM counted")
         connection.unregister("counted")
     connection.unregister("no_rows")
 
 
-def _count_terms(rows: pa.Table, tokens: Tokenizer) -> pa.Table:
+def _count_terms(rows: pa.Table, tokenizer: Tokenizer) -> pa.Table:
     """Rows of `ROWS`: each text's terms and pairs of adjacent terms, with their counts."""
     term_rows: list[tuple[int, str, int, bool]] = []
     for text_row, text in enumerate(rows["text"].to_pylist()):
-        terms = tokens.tokenize(text or "")
+        terms = tokenizer.tokenize(text or "")
         term_rows += [(text_row, term, n, False) for term, n in Counter(terms).items()]
         term_rows += [(text_row, pair, n, True) for pair, n in Counter(_adjacent_pairs(terms)).items()]
     text_rows = pa.array([text_row for text_row, *_ in term_rows], pa.int64())
@@ -214,16 +214,16 @@ def fit_term_weights(tables: Tables, output: Output, *, through: date | None) ->
     with a high NPMI, in at least two documents, are a term as well.
 
     Args:
-        tables: holds the three tables.
-        output: takes `planner_terms`.
+        tables: tables that contain these three.
+        output: receives `planner_terms`.
         through: last day to learn from; None: documents only.
     """
     with tables.connect() as connection:
         count_into(connection, "document_terms", _documents(tables))
         count_into(connection, "log_terms", _queries(tables, through))
         connection.execute(_PHRASES)
-        for counts_table, terms in (("held_by_documents", "document_terms"), ("held_by_queries", "log_terms")):
-            connection.execute(_HELD.format(held=counts_table, terms=terms))
+        for held_table, counts_table in (("held_by_documents", "document_terms"), ("held_by_queries", "log_terms")):
+            connection.execute(_HELD.format(held=held_table, terms=counts_table))
         connection.execute(_LIFT, {"through": through or date.min})
         learned = connection.sql(_WEIGHTS).to_arrow_table()
     for start in range(0, learned.num_rows, PART_ROWS):

@@ -154,10 +154,10 @@ def weight_terms(
 
     Args:
         tables: holds `log_queries`.
-        output: takes `query_terms`.
+        output: receives `query_terms`.
         weighter: used on this machine.
         factory: builds the weighter in shards; None: everything runs here.
-        spread: where shards run.
+        spread: runs the shards.
     """
     parts = tables.parts("log_queries")
     bases = [key_of(part.sha256, weighter.version) for part in parts]

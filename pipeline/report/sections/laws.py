@@ -49,32 +49,32 @@ CURVES = """
 def _curves(table: pa.Table, _source: ReportSource) -> list[Curves]:
     rows = [row for row in table.to_pylist() if row["size"] > 0]
     return [
-        _law(f"{key.measure}, {key.label}", list(same))
-        for key, same in groupby(rows, lambda row: LawKey(row["measure"], row["source"], row["encoder"]))
+        _law(f"{key.measure}, {key.label}", list(law_rows))
+        for key, law_rows in groupby(rows, lambda row: LawKey(row["measure"], row["source"], row["encoder"]))
     ]
 
 
 def _law(title: str, rows: list[Row]) -> Curves:
     """Curves of one measure and source, one tone per model size."""
     values = [row[name] for row in rows for name in ("loss", "predicted", "low", "high") if row[name] is not None]
-    upward = AxisScale.including(min(values), max(values), min(MIN_SPAN, max(values) / 10))
+    y_scale = AxisScale.including(min(values), max(values), min(MIN_SPAN, max(values) / 10))
     sizes = sorted({row["size"] for row in rows})
-    across = AxisScale(log2(sizes[0]), log2(sizes[-1]))
+    x_scale = AxisScale(log2(sizes[0]), log2(sizes[-1]))
     drawn, legend = [], []
-    for index, (model, same) in enumerate(groupby(rows, lambda row: row["parameters"])):
+    for index, (model, model_rows) in enumerate(groupby(rows, lambda row: row["parameters"])):
         tone = TONES[min(index, len(TONES) - 1)]
-        drawn += list(_model(list(same), across, upward, tone))
+        drawn += list(_model(list(model_rows), x_scale, y_scale, tone))
         legend.append((tone, "unnamed model" if model is None else f"{number(int(model))} parameters"))
-    ticks = [(across.position_of(log2(size)), f"{size:,}") for size in _spaced_ticks(sizes, across)]
+    ticks = [(x_scale.position_of(log2(size)), f"{size:,}") for size in _spaced_ticks(sizes, x_scale)]
     axis = Axis("labelled queries (★ held out; band: 95 % prediction interval)", ticks)
-    return Curves(drawn, axis, upward.axis("", 4), title, legend if len(legend) > 1 else [])
+    return Curves(drawn, axis, y_scale.axis("", 4), title, legend if len(legend) > 1 else [])
 
 
-def _model(rows: list[Row], across: AxisScale, upward: AxisScale, tone: str) -> Iterator[CurveLine]:
+def _model(rows: list[Row], x_scale: AxisScale, y_scale: AxisScale, tone: str) -> Iterator[CurveLine]:
     def points(name: str, size_rows: list[Row]) -> list[CurvePoint]:
         rows_with_value = [row for row in size_rows if row[name] is not None]
         return [
-            CurvePoint(across.position_of(log2(row["size"])), upward.position_of(row[name]), _tip(row))
+            CurvePoint(x_scale.position_of(log2(row["size"])), y_scale.position_of(row[name]), _tip(row))
             for row in rows_with_value
         ]
 
@@ -84,12 +84,12 @@ def _model(rows: list[Row], across: AxisScale, upward: AxisScale, tone: str) -> 
     yield CurveLine(points("loss", [row for row in rows if row["part"] == HELD_OUT]), tone, "stars")
 
 
-def _spaced_ticks(sizes: list[int], across: AxisScale) -> Iterator[int]:
+def _spaced_ticks(sizes: list[int], x_scale: AxisScale) -> Iterator[int]:
     """Sizes whose tick labels do not overlap."""
     last = float("-inf")
     for size in sizes:
-        if across.position_of(log2(size)) - last >= TICK_WIDTH:
-            last = across.position_of(log2(size))
+        if x_scale.position_of(log2(size)) - last >= TICK_WIDTH:
+            last = x_scale.position_of(log2(size))
             yield size
 
 

@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Histogram, HistogramBin, histograms, stacked_bars
 from darklode.pipeline.report.drawing import AxisScale, Chart, Drawing, Facts, Rule, round_up_nicely
@@ -51,7 +52,8 @@ def _probability_bins(source: ReportSource) -> pa.Table:
 
 def _probabilities(table: pa.Table, source: ReportSource) -> list[Chart]:
     """Histogram of verdicts by probability, with the thresholds as rules."""
-    threshold_values = [row["threshold"] for row in thresholds(source).to_pylist()[:MAX_THRESHOLDS]]
+    threshold_rows = thresholds(source).to_pylist()[:MAX_THRESHOLDS]
+    threshold_values = [row["threshold"] for row in threshold_rows]
     lowest = pc.min(table["probability_from"]).as_py()
     highest = pc.max(table["probability_to"]).as_py()
     scale = AxisScale.including(min([lowest, *threshold_values]), max([highest, *threshold_values]), MIN_SPAN)
@@ -65,11 +67,10 @@ def _probabilities(table: pa.Table, source: ReportSource) -> list[Chart]:
         counts = table[name].to_pylist()
         if sum(counts):
             series.append(Histogram(name.replace("_", " "), tone, counts, "verdicts", number(sum(counts))))
-    return [histograms(bins, series, scale.axis("probability of being relevant", 10), _rules(source, scale))]
+    return [histograms(bins, series, scale.axis("probability of being relevant", 10), _rules(threshold_rows, scale))]
 
 
-def _rules(source: ReportSource, scale: AxisScale) -> list[Rule]:
-    threshold_rows = thresholds(source).to_pylist()[:MAX_THRESHOLDS]
+def _rules(threshold_rows: list[Row], scale: AxisScale) -> list[Rule]:
     return [
         Rule(
             scale.position_of(row["threshold"]),

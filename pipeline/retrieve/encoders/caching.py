@@ -36,8 +36,8 @@ class Work:
     Attributes:
         texts: texts seen.
         encoded: texts passed to the encoder; the others had a vector, or an equal text had.
-        seconds: of encoding.
-        bytes: of the new vectors as stored.
+        seconds: duration of encoding.
+        bytes: size of the new vectors as stored.
         cost: money, by the encoder's price.
         gpu: mean GPU utilization, 0 to 1; null if unknown.
     """
@@ -88,12 +88,11 @@ def encode_missing(
 ) -> Iterator[Work]:
     """Encode texts without a cached vector, each distinct hash once; yields the effort of each round.
 
-    A `Deferred` encoder is not loaded if nothing is missing. A kill loses the batches in flight and at most ten seconds
-    of
-    finished work.
+    A `Deferred` encoder is not loaded if nothing is missing. A kill loses the batches in flight and at most ten
+    seconds of finished work.
 
     Args:
-        encoder: of the texts.
+        encoder: encoder of the texts.
         cache: receives the vectors.
         texts: batches of hashes and texts, each read once.
         queries: encode with the query prompt.
@@ -131,17 +130,17 @@ class _Rounds:
     def encode(self, hashes: pa.Array, texts: pa.Array, n_seen: int) -> Work:
         if not len(hashes):
             return Work(texts=n_seen)
-        began, paid, shares, size = time.perf_counter(), self._encoder.cost, [], 0
+        start_time, cost_before, shares, size = time.perf_counter(), self._encoder.cost, [], 0
         names = hashes.to_pylist()
         with closing(self._encoder.encode_batches(texts.to_pylist(), queries=self._queries, ids=names)) as batches:
             for places, vectors in batches:
                 self._open().add(hashes.take(pa.array(places)), vectors)
                 size += vectors.size * np.dtype(self._cache.dtype).itemsize
                 shares.append(utilisation())
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start_time
         measured_shares = [share for share in shares if share is not None]
         gpu = sum(measured_shares) / len(measured_shares) if measured_shares else None
-        return Work(n_seen, len(hashes), seconds, size, self._encoder.cost - paid, gpu)
+        return Work(n_seen, len(hashes), seconds, size, self._encoder.cost - cost_before, gpu)
 
     def _open(self) -> VectorWriter:
         if self._writer is None:
@@ -174,7 +173,7 @@ class CachedTexts:
 
     Args:
         encoder: not loaded if nothing is missing.
-        cache: of the vectors.
+        cache: cache of the vectors.
         queries: encode with the query prompt.
     """
 
@@ -216,7 +215,7 @@ class CachedQueries:
 
     Args:
         encoder: not loaded if nothing is missing.
-        cache: of the vectors.
+        cache: cache of the vectors.
     """
 
     def __init__(self, encoder: ModelEncoder, cache: EmbeddingCache) -> None:
@@ -228,7 +227,7 @@ class CachedQueries:
         Raises:
             ArtifactError: vectors were pruned while in use.
         """
-        hashes = self._texts(hash_queries(texts))
-        vectors = np.zeros((len(texts), hashes.shape[1]), np.float32)
-        vectors[[bool(text.strip()) for text in texts]] = hashes
+        non_empty_vectors = self._texts(hash_queries(texts))
+        vectors = np.zeros((len(texts), non_empty_vectors.shape[1]), np.float32)
+        vectors[[bool(text.strip()) for text in texts]] = non_empty_vectors
         return vectors

@@ -31,7 +31,7 @@ class Deferred:
     """Everything but the id loads the encoder, unless this process still holds it.
 
     Args:
-        settings: of the encoder.
+        settings: settings of the encoder.
         root: see `EncoderKind.load`.
 
     Raises:

@@ -37,8 +37,8 @@ class OpenAIEncoder:
     on purpose (`tokens.estimate_tokens`). To keep partial results, use `encode_batches`.
 
     Args:
-        settings: of the encoder.
-        root: of the cache, where spending is recorded across runs; null: the user's cache folder.
+        settings: settings of the encoder.
+        root: root of the cache, where spending is recorded across runs; null: the user's cache folder.
 
     Raises:
         MissingPart: the key is missing.
@@ -85,8 +85,7 @@ class OpenAIEncoder:
         """Finished batches in order of arrival: indices into `texts`, and their vectors.
 
         Blank texts are in no batch. If a request fails permanently, batches in flight are yielded before the error is
-        raised, so
-        that nothing paid for is lost. Closing the iterator cancels the rest.
+        raised, so that nothing paid for is lost. Closing the iterator cancels the rest.
 
         Args:
             texts: read as batches are filled.
@@ -95,8 +94,7 @@ class OpenAIEncoder:
 
         Raises:
             DarklodeError: a request was rejected, failed for `retry_timeout` seconds, or repeatedly had an invalid
-                reply (the
-                text is named), or the spending limit would be exceeded.
+                reply (the text is named), or the spending limit would be exceeded.
         """
         with Background() as background:
             yield from background.iterate(self._batches(texts, queries, ids))
@@ -180,7 +178,7 @@ def read_vectors(body: Mapping[str, Any], names: Sequence[str], dimensions: int 
 
     Args:
         body: embeddings object of OpenAI's API, vectors as base64 or lists.
-        names: of the texts, for errors.
+        names: names of the texts, for errors.
         dimensions: required length; None: any, but equal for all.
 
     Raises:

@@ -39,7 +39,7 @@ def encode_texts(
         settings: prompts and batch size.
         texts: without prompt.
         queries: whether they are queries.
-        options: of sentence-transformers' `encode`.
+        options: options of sentence-transformers' `encode`.
     """
     prompted, task = with_prompt(settings, texts, queries=queries), "query" if queries else "document"
     size = settings.batch_size

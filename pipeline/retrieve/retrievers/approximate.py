@@ -15,11 +15,11 @@ from darklode.pipeline.retrieve.retrievers.port import Hits, Recall
 from darklode.pipeline.retrieve.retrievers.topk import best_hits, rank_keys, score_pairs
 from darklode.schemas.pooling import VectorSearchSettings
 
-_BLOCK_ROWS = 1 << 16  # vectors added to the index at a time, to bound memory
+_BLOCK_ROWS = 1 << 16  # vectors added to the index at a time
 _TRAINING_ROWS = 1 << 18  # maximum sample for k-means of an IVF index
 _LINKS = 32  # links per vector in HNSW: M in Malkov and Yashunin, who use 5 to 48
 _SAMPLE = 64  # maximum number of queries on which recall is measured
-_SEED = 20190601  # arbitrary but fixed, so that the same vectors give the same IVF index
+_SEED = 20190601  # of the training sample and of k-means for an IVF index
 
 
 class Approximate:

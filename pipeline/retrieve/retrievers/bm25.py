@@ -29,7 +29,7 @@ def engines() -> Any:
 Weights = NDArray[np.float64]
 
 DELTA = {"bm25l": 0.5, "bm25+": 1.0}
-"""The parameter δ, a lower bound on the weight of a term, by method; from the papers, also rank-bm25's defaults."""
+"""The parameter δ by method; from the papers, also rank-bm25's defaults."""
 
 FIXED_SETTINGS = Bm25Settings(engine="bm25s", method="lucene", k1=1.5, b=0.75, stemmer="english", stop_words=True)
 """BM25 for feedback retrieval; fixed, so that its results do not change with the defaults of the settings."""

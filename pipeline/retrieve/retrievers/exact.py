@@ -35,7 +35,7 @@ from darklode.schemas.pooling import VectorSearchSettings
 _CELLS = 1 << 21
 """Scores computed at a time: 8 MB, which about fit into a processor's cache."""
 
-_MOST_WORKERS = 8
+_MAX_WORKERS = 8
 """Maximum number of threads; each needs its own buffers."""
 
 _UNIT = 2.0**-24
@@ -68,7 +68,7 @@ def search_cpu(
         k: number of vectors per query, at least 1.
         memory: approximate bytes for blocks and scores; candidates take about 50 · n_queries · k bytes in addition.
     """
-    workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+    workers = min(os.cpu_count() or 1, _MAX_WORKERS)
     per_row = (workers + 2) * (8 * vectors.dimensions + 5 * len(queries))
     rows = max(1, min(_CELLS // len(queries), memory // 2 // per_row, -(-len(vectors) // workers)))
     survivors = Survivors(queries, vectors, k)
@@ -112,7 +112,7 @@ class Survivors:
         self._pieces: list[Pairs] = []
         self._lock = RLock()
         self._n_buffered = 0
-        self._max_buffered = self._patience = 3 * len(queries) * k
+        self._max_buffered = self._compact_above = 3 * len(queries) * k
 
     def add(self, scores: NDArray[np.float32], first: int, mask: NDArray[np.bool_]) -> None:
         """Add a block of inner products; may be called by several threads.
@@ -134,9 +134,9 @@ class Survivors:
         with self._lock:
             self._pieces.append(pairs)
             self._n_buffered += len(hits)
-            if self._n_buffered > self._patience:
+            if self._n_buffered > self._compact_above:
                 self._compact()
-                self._patience = max(self._max_buffered, 2 * self._n_buffered)
+                self._compact_above = max(self._max_buffered, 2 * self._n_buffered)
 
     def best(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores and first chunk rows of the `k` best, best first."""

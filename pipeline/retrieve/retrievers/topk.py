@@ -166,7 +166,7 @@ def pad_rows(query: NDArray[np.int64], values: NDArray[np.generic], n_queries: i
 def floor_of(scores: NDArray[np.float32], k: int) -> NDArray[np.float32]:
     """A lower bound of the k-th largest score of each row: the k-th largest of the maxima of groups of columns.
 
-    Faster than the exact k-th largest score. Needs at least `k` columns.
+    Needs at least `k` columns.
     """
     size = max(1, scores.shape[1] // (4 * k))
     groups = scores.shape[1] // size

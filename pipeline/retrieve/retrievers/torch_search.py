@@ -21,10 +21,10 @@ _MOST_ROWS = 1 << 16  # maximum number of vectors per block
 _ACCUMULATE = 2.0**-22
 """Assumed error per addition: tensor cores truncate float32 sums, so 4 times its unit roundoff is assumed."""
 
-_LONGEST = 2.0**15
+_MAX_FLOAT16_LENGTH = 2.0**15
 """Maximum length of vectors whose products with queries of length 1 fit into float16; longer ones use bfloat16."""
 
-_LEAST = 2.0**-149
+_SMALLEST_FLOAT32 = 2.0**-149
 """Smallest positive float32: the rounding error of a score that underflows."""
 
 _NOTHING = torch.iinfo(torch.int64).min  # key of a missing hit
@@ -142,8 +142,8 @@ class DeviceTopK:
             vectors: shape (b, dimensions), float32, float16 or bfloat16, on the device.
             ties: the vectors' first chunk rows, below 2**32, by which equal scores are ranked.
         """
-        wide = vectors.dtype == torch.bfloat16 or self._longest > _LONGEST
-        half = torch.bfloat16 if wide else torch.float16
+        needs_bfloat16 = vectors.dtype == torch.bfloat16 or self._longest > _MAX_FLOAT16_LENGTH
+        half = torch.bfloat16 if needs_bfloat16 else torch.float16
         products = _products(self._scaled.to(half), vectors.to(half))
         hits = products >= self._floor(products, half)[:, None]
         query, row = hits.nonzero(as_tuple=True)
@@ -158,7 +158,7 @@ class DeviceTopK:
 
     def _floor(self, products: torch.Tensor, half: torch.dtype) -> torch.Tensor:
         """Minimum product of the scaled queries for a candidate, shape (n_queries,), rounded down to `half`."""
-        error = half_product_error(self._scaled, self._longest, half) + self._scale * _LEAST
+        error = half_product_error(self._scaled, self._longest, half) + self._scale * _SMALLEST_FLOAT32
         floor_scores = _scores_of(self._keys.amin(dim=1)).double() * self._scale - error
         count = products.shape[1]
         if count >= self._k and bool(floor_scores.isneginf().any()):
@@ -188,10 +188,10 @@ class DeviceTopK:
         for first in range(0, max_count, 4 * self._k):  # in slices, because there may be very many ties
             part = (within >= first) & (within < first + 4 * self._k)
             width = self._k + min(4 * self._k, max_count - first)
-            wide = torch.full((len(self._keys), width), _NOTHING, dtype=torch.int64, device=query.device)
-            wide[:, : self._k] = self._keys
-            wide[query[part], within[part] - first + self._k] = keys[part]
-            self._keys = wide.topk(self._k, dim=1, sorted=False).values
+            merged = torch.full((len(self._keys), width), _NOTHING, dtype=torch.int64, device=query.device)
+            merged[:, : self._k] = self._keys
+            merged[query[part], within[part] - first + self._k] = keys[part]
+            self._keys = merged.topk(self._k, dim=1, sorted=False).values
 
 
 def half_product_error(queries: torch.Tensor, longest: float, half: torch.dtype) -> torch.Tensor:

@@ -152,7 +152,7 @@ def _reading(loaded: Any, rules: Sequence[tuple[str, str]], tail: Sequence[int])
 
     original = loaded.tokenizer
     max_length = loaded.max_seq_length
-    # Any text shows whether the tokenizer puts a token at the beginning.
+    # Tokenizing any text shows whether the tokenizer puts a token at the beginning.
     begin = [original.bos_token_id] if original("end")["input_ids"][0] == original.bos_token_id else []
     if max_length and len(begin) + len(tail) >= max_length:
         raise SettingsError(f"max_tokens {max_length}: the prompt alone has {len(tail)} tokens")

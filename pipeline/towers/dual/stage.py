@@ -35,12 +35,10 @@ READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TR
 TRAINED = Stage("dual_trials", 3, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
 
 TEXTS_PER_QUERY = 5
-"""Random other texts in the validation sample per query, in addition to the positives; more make the score harder."""
+"""Random other texts in the validation sample per query, in addition to the positives."""
 
 N_INITIALIZATION_TRIPLETS = 512
-"""Triplets whose vectors initialize the projections: enough for the principal directions of a few hundred dimensions,
-encoded in seconds.
-"""
+"""Number of triplets, the first ones, whose texts and queries initialize the projections."""
 
 SAMPLED = """
     WITH asked AS (

@@ -101,9 +101,9 @@ class DualTowers:
         self.model = _combined_model(TwoTowerModel(self.query, self.document, dual.views), str(self.query.device))
 
     def _open_tower(self, name: str, dual: DualSettings, adapt: AdaptSettings) -> Any:
+        """Load the tower `query` or `document`, add its projection and select its trained parameters."""
         from sentence_transformers import SentenceTransformer
 
-        """Load the tower `query` or `document`, add its projection and select its trained parameters."""
         loaded = self._load_tower(name)
         if name == "query" and dual.query_tower_layers:
             keep_layers(loaded[TRANSFORMER].auto_model, dual.query_tower_layers)
@@ -168,7 +168,7 @@ class DualTowers:
             _, eigenvectors = np.linalg.eigh(unit_vectors.T @ unit_vectors)  # in the order of ascending eigenvalues
             size = self.trained["query.projection"].shape[0]
             projection = eigenvectors[:, ::-1][:, :size].T
-            # An eigenvector's sign is arbitrary: its largest entry is made positive, so that every machine agrees.
+            # An eigenvector's sign is arbitrary: the entry of the largest magnitude is made positive.
             largest_entries = projection[np.arange(size), np.abs(projection).argmax(axis=1)]
             projection = projection * np.where(largest_entries < 0, -1, 1)[:, None]
             self.trained["document.projection"].copy_(torch.from_numpy(projection.astype(np.float32)))

@@ -26,7 +26,7 @@ from darklode.pipeline.train.types import OnStep
 from darklode.schemas.towers import DualSettings
 
 N_EVALUATIONS = 10
-"""Evaluations per trial, in addition to the one before the first step; more cost time and select more finely."""
+"""Evaluations per trial, in addition to the one before the first step."""
 
 
 @dataclass(frozen=True)

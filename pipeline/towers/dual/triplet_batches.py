@@ -15,7 +15,7 @@ from darklode.pipeline.base.types import Ints
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 
 N_BUFFERED = 4
-"""Batches whose rows stay addressable by slot. The trainer prefetches one batch; the others are a margin."""
+"""Batches whose rows stay addressable by slot; more than one, because the trainer prefetches one."""
 
 
 class TripletStream:

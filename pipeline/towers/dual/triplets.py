@@ -20,7 +20,7 @@ READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 TRIPLETS = Stage("tower_triplets", 1, READS, (TOWER_TRIPLETS.name,))
 
 ROWS = 1 << 14
-"""Rows per Parquet part. Training holds one part in memory and shuffles within it, so fewer rows also mix less."""
+"""Rows per Parquet part. Training holds one part in memory and shuffles within it."""
 
 # The run's tables have its own ids, the tables of `adaptation_pairs` have them with a prefix, which `$start` skips.
 # - A (query, positive) pair with triplets from several sources is written once, with the first triplet's negatives.

@@ -23,7 +23,7 @@ def document_features(
         contents: content of each document, with topic and headings; None: it has none.
         prompt: prefix of each text; its tokens belong to no view.
     """
-    prompt = prompt.lstrip()  # leading blanks are not encoded, so offsets start after them
+    prompt = prompt.lstrip()  # leading blanks are dropped before offsets are counted
     texts: list[str] = []
     title_ends: list[int] = []
     for title, content in zip(titles, contents, strict=True):

@@ -116,10 +116,10 @@ class QuerySet:
 
     def ranking(self, frozen: FrozenIndex, vectors: Floats, depth: int) -> pa.Table:
         """Search exactly with query vectors; columns query_id, rank, text_id and score, query by query, best first."""
-        positions, scores = frozen.search(vectors, self.index, depth)
-        query, rank = np.nonzero(positions >= 0)
-        return self._rankings(frozen, query, positions[query, rank]).append_column(
-            "score", pa.array(scores[query, rank])
+        text_rows, scores = frozen.search(vectors, self.index, depth)
+        query, column = np.nonzero(text_rows >= 0)
+        return self._rankings(frozen, query, text_rows[query, column]).append_column(
+            "score", pa.array(scores[query, column])
         )
 
     def ndcg(self, frozen: FrozenIndex, vectors: Floats) -> float:
@@ -203,7 +203,7 @@ class Task:
         """Load the task from the tables of `adaptation_pairs`.
 
         Args:
-            tables: those tables.
+            tables: hold `adaptation_queries` and `adaptation_labels`.
             frozen: the text vectors.
             same_document: whether other texts of a positive's document may be negatives.
         """
@@ -223,7 +223,7 @@ class Task:
         return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], labels, non_relevant, siblings, probabilities)
 
 
-def _document_texts(frozen: FrozenIndex, query: Ints, row: Ints) -> Labels:
+def _document_texts(frozen: FrozenIndex, query: Ints, text_row: Ints) -> Labels:
     """Return all texts of the documents that these positives belong to, as pairs with their queries."""
     texts = frozen.texts
     document_ids = pc.binary_join_element_wise(
@@ -232,7 +232,7 @@ def _document_texts(frozen: FrozenIndex, query: Ints, row: Ints) -> Labels:
     document = document_ids.dictionary_encode().indices.to_numpy().astype(np.int64)
     order = np.argsort(document, kind="stable")
     starts = np.searchsorted(document[order], np.arange(document.max() + 2))
-    pairs = np.unique(np.column_stack([query, document[row]]), axis=0)
+    pairs = np.unique(np.column_stack([query, document[text_row]]), axis=0)
     low, high = starts[pairs[:, 1]], starts[pairs[:, 1] + 1]
     return Labels.from_pairs(
         np.repeat(pairs[:, 0], high - low), frozen.position_of[order[concat_ranges(low, high)]], len(frozen)

@@ -12,7 +12,7 @@ from darklode.pipeline.train.data.dataset import Task
 from darklode.schemas.adaptation import AdaptSettings
 
 DEPTH = 100
-"""Number of nearest texts per query that negatives are taken from; deeper lists have easier negatives."""
+"""Number of nearest texts per query that negatives are taken from."""
 
 _BLOCK_PAIRS = 4096
 """Pairs processed at once; bounds memory to a few arrays of `_BLOCK_PAIRS` × `DEPTH`."""

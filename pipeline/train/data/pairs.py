@@ -87,12 +87,8 @@ def adaptation_pairs(
     for source in sources:
         for rows in source.texts(tenant):
             output.write("adaptation_texts", searched_texts(rows, source.number))
-    queries = pa.concat_tables(
-        [_with_index(training_source.queries(tenant), training_source.number) for training_source in sources]
-    )
-    labels = pa.concat_tables(
-        [training_source.labels(tenant, settings.sources, settings.min_probability) for training_source in sources]
-    )
+    queries = pa.concat_tables([_with_index(source.queries(tenant), source.number) for source in sources])
+    labels = pa.concat_tables([source.labels(tenant, settings.sources, settings.min_probability) for source in sources])
     _write(output.current_tables("adaptation_texts"), output, tenant, (queries, labels, learned))
     if not output.facts["train"]:
         raise ArtifactError(

@@ -237,7 +237,8 @@ def _pairs(rows: pa.Table, sources: Iterable[TrainingSource]) -> pa.Table:
     return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
 
 
-# Estimates the number of pairs from the share of judged texts in the base encoder's top ten.
+# The figures that `format_unjudged` estimates from: the share of labelled texts in the base encoder's top ten, and the
+# number of test queries.
 BASE = """
     SELECT value, (SELECT count(*) FROM adaptation_queries WHERE split = 'test') AS tests,
            (SELECT min(tenant) FROM adaptation_queries) AS tenant

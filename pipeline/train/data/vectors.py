@@ -32,7 +32,7 @@ class FrozenIndex:
         indexes: vectors of the runs; a query searches the index of its own run.
         texts: rows of `adaptation_texts`, in the order of the indexes.
         encode: gives base vectors of queries.
-        settings: of the search.
+        settings: settings of the exact search.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class FrozenIndex:
         self._indexes, self._settings, self.encode = indexes, settings, encode
         self._searched: Sequence[Vectors] = indexes
         self.texts = texts.combine_chunks()
-        self._offsets = np.concatenate([[0], np.cumsum([len(index_rows) for index_rows in indexes])]).astype(np.int64)
-        self._rows = np.concatenate([[0], np.cumsum([index_rows.n_chunks for index_rows in indexes])]).astype(np.int64)
+        self._offsets = np.concatenate([[0], np.cumsum([len(index) for index in indexes])]).astype(np.int64)
+        self._rows = np.concatenate([[0], np.cumsum([index.n_chunks for index in indexes])]).astype(np.int64)
         self.numbers = np.unique(texts["index"].to_numpy())
-        self._orders = [np.argsort(index_rows.first_rows, kind="stable") for index_rows in indexes]
+        self._orders = [np.argsort(index.first_rows, kind="stable") for index in indexes]
 
     @property
     def dimensions(self) -> int:
@@ -96,9 +96,9 @@ class FrozenIndex:
     def rows_of(self, positions: Ints) -> tuple[Ints, Ints]:
         """The text rows at positions of shape (n_queries, depth), where −1 is empty: query and row of each."""
         query, column = np.nonzero(positions >= 0)
-        row_positions = positions[query, column]
+        filled_positions = positions[query, column]
         rows, starts = self._sharing
-        low, high = starts[row_positions], starts[row_positions + 1]
+        low, high = starts[filled_positions], starts[filled_positions + 1]
         return np.repeat(query, high - low), rows[concat_ranges(low, high)]
 
     @cached_property

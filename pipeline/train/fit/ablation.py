@@ -41,11 +41,11 @@ def compare(
     rankings are those of the base.
 
     Args:
-        tables: of `adaptation_pairs`.
-        output: `comparison_lists`; the fact `queries` counts how often the test queries were ranked.
-        settings: shared by all methods.
+        tables: the tables of `adaptation_pairs`.
+        output: receives `comparison_lists`; its fact `asked` counts how often the test queries were ranked.
+        settings: settings that all methods share.
         base: the encoder to adapt.
-        methods: their names.
+        methods: names of the methods.
         seeds: number of seeds.
 
     Raises:

@@ -43,8 +43,8 @@ class AdaptationTrial(Trial[EvalPoint]):
     Args:
         task: queries, positives and labels.
         settings: loss, negatives and steps.
-        seed: of all random draws.
-        model: its vectors are used for mining and evaluation.
+        seed: seed of all random draws.
+        model: the model in training; its vectors are used for mining and evaluation.
         on_step: progress callback.
         anchor: vectors that the train queries are held near; None: the model's initial vectors.
     """
@@ -118,7 +118,7 @@ class AdaptationTrial(Trial[EvalPoint]):
 
         Args:
             adapted: unit vectors, shape (n_queries, dimensions).
-            pairs: of the batch.
+            pairs: numbers of the batch's training pairs.
             first: index in the batch of the first adapted vector; other processes may hold the others.
         """
         return batch_loss(adapted, self.batch(pairs, self.candidates(pairs)), self.settings, first).mean()

@@ -62,8 +62,8 @@ class Baseline:
     """A method with its settings and labels; all share the training queries, steps and seeds.
 
     Attributes:
-        name: in the tables.
-        settings: of the method.
+        name: the system's name in the tables.
+        settings: settings of the method.
         labels: builds the training task for a seed.
         is_random: whether the seed has an effect.
         method: creates the method.
@@ -124,8 +124,8 @@ def derange(query: Ints, position: Ints, labels: Labels, random: np.random.Gener
     """A random order of positions in which no query has its own, except where no swap of two can achieve that.
 
     Args:
-        query: of each pair.
-        position: of each pair.
+        query: query of each pair.
+        position: positive of each pair.
         labels: all positives of the queries.
         random: generator.
     """
@@ -144,8 +144,8 @@ class Bm25Baseline:
     """BM25 over the texts of the runs.
 
     Attributes:
-        base: has the runs.
-        frozen: the index.
+        base: the encoder, which has the runs.
+        frozen: the index, which has the texts.
     """
 
     def __init__(self, base: BaseEncoder, frozen: FrozenIndex) -> None:

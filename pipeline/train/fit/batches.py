@@ -39,7 +39,7 @@ class ShuffledRows:
     Args:
         n: number of rows.
         batch_size: rows per batch; fewer if there are fewer rows.
-        seed: of the order.
+        seed: seed of the order.
 
     Attributes:
         size: rows per batch.
@@ -88,8 +88,8 @@ def allowed_candidates(
 
     Args:
         labels: all positives of the queries; a positive is never a negative.
-        query: of each row.
-        candidates: positions: the rows' positives, then each row's negatives; −1 is empty.
+        query: query of each row.
+        candidates: positions of all rows' positives, then of each row's negatives; −1 is empty.
         in_batch: whether candidates of other rows count.
     """
     n = len(query)
@@ -116,10 +116,10 @@ def target_distribution(
     """Judge probabilities of each query's candidates, normalized to 1; a positive without a probability counts as 1.
 
     Args:
-        probabilities: of the judge.
-        query: of each row.
-        candidates: positions, each query's positive first; −1 is empty.
-        allowed: shape (n_queries, n_candidates).
+        probabilities: judge probabilities of labelled pairs.
+        query: query of each row.
+        candidates: positions of all rows' positives, then of the negatives; −1 is empty.
+        allowed: which candidates count for which query, shape (n_queries, n_candidates).
     """
     values = probabilities.look_up(query[:, None], np.maximum(candidates, 0)[None, :])
     rows = np.arange(len(query))

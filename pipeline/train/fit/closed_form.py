@@ -14,7 +14,7 @@ from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
-"""Candidates for the ridge; the useful one grows with the number of queries, so validation selects."""
+"""Ridges to try; validation selects."""
 
 STEPS = (0.5, 1.0, 2.0, 4.0)
 """Step lengths, as multiples of the ridge solution."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet, Task
     from darklode.pipeline.train.data.vectors import FrozenIndex
 
-# Full tensors move further per step than LoRA, so their rates are lower.
 RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6, 1e-5, 3e-5)}
+"""Learning rates to try by default, by method."""
 
 
 class EncoderMethod:
@@ -115,7 +115,7 @@ class EncoderMethod:
 
 
 def _start_layer(encoder: TrainableEncoder) -> Layers:
-    """The fixed map after an encoder that did not start as the base."""
+    """The fixed linear map after an encoder that started from a whitening."""
     if encoder.start is None:
         return []
     weight = np.ascontiguousarray(encoder.start.numpy())

@@ -30,7 +30,7 @@ def train_encoder(
         settings: loss, negatives and steps.
         rate: peak learning rate; cosine decay to 0 without warm-up.
         encoder: the trainable encoder.
-        seed: of all random draws.
+        seed: seed of all random draws.
         on_step: progress callback.
     """
     trial = AdaptationTrial(task, settings, seed, encoder, on_step)

@@ -12,7 +12,17 @@ PATIENCE = 3
 
 @dataclass(frozen=True)
 class EvalPoint:
-    """A row of `training_log`."""
+    """A row of `training_log`.
+
+    Attributes:
+        step: number of steps done.
+        loss: mean loss since the last evaluation; None before the first step.
+        validation: nDCG@10 on the validation queries.
+        replaced: share of the negatives that the last mining replaced; None before the second mining.
+        judged: share of the negatives that are labelled as not relevant.
+        short: share of empty slots among the negatives.
+        spread: 1 − mean cosine of two different query vectors; 0 if all are equal.
+    """
 
     step: int
     loss: float | None

@@ -52,8 +52,8 @@ class HeadMethod:
             return current_trainer()(
                 StackedTrial(task, setting, seed, on_step, self._base.start.layers), self._settings
             )
-        begins = self._settings.init == "whitened" and self._settings.method == "linear"
-        weight = self._start(task) if begins else None
+        starts_whitened = self._settings.init == "whitened" and self._settings.method == "linear"
+        weight = self._start(task) if starts_whitened else None
         start = None if weight is None else Head.mapping(weight).weights()
         return current_trainer()(StackedTrial(task, setting, seed, on_step, start, anchored=True), self._settings)
 
@@ -78,7 +78,7 @@ class HeadMethod:
         }
         about = {"between": "GELU", "input": "unit vector", "output": "to be normalised"}
         about["base"] = self._base.identity["encoder"]
-        # Several keys would come in any order.
+        # One metadata key only: the order of several keys in the file is not fixed.
         return {"adapter.safetensors": save(tensors, metadata={"darklode": json.dumps(about, sort_keys=True)})}
 
 

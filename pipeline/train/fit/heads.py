@@ -21,8 +21,8 @@ class Head(nn.Module):
     DevRev-Search (A.4) is f alone, which is not the identity at the start.
 
     Args:
-        dimensions: of a vector.
-        layers: at least 1.
+        dimensions: length of a vector.
+        layers: number of layers, at least 1.
     """
 
     def __init__(self, dimensions: int, layers: int) -> None:
@@ -87,13 +87,13 @@ def dense(layers: Layers) -> Layers:
     eye = np.eye(len(layers[0][1]), dtype=np.float32)
     if len(layers) == 1:
         return [(layers[0][0] + eye, layers[0][1])]
-    none = np.zeros_like(layers[0][1])
+    no_bias = np.zeros_like(layers[0][1])
     first, last = layers[0], layers[-1]
-    dense_layers = [(np.concatenate([first[0], eye, -eye]), np.concatenate([first[1], none, none]))]
+    dense_layers = [(np.concatenate([first[0], eye, -eye]), np.concatenate([first[1], no_bias, no_bias]))]
     for weight, bias in layers[1:-1]:
         zero = np.zeros_like(eye)
         rows = [[weight, zero, zero], [zero, eye, -eye], [zero, -eye, eye]]
-        dense_layers.append((np.block(rows), np.concatenate([bias, none, none])))
+        dense_layers.append((np.block(rows), np.concatenate([bias, no_bias, no_bias])))
     return [*dense_layers, (np.concatenate([last[0], eye, -eye], axis=1), last[1])]
 
 
@@ -113,9 +113,9 @@ def apply_layers(layers: Layers, vectors: Floats) -> Floats:
         tensor = functional.linear(
             functional.gelu(tensor) if number else tensor, *map(torch.from_numpy, (weight, bias))
         )
-    out = functional.normalize(tensor, dim=1).numpy() if layers else tensor.numpy()
-    out[~vectors.any(axis=1)] = 0
-    return np.asarray(out, np.float32)
+    adapted = functional.normalize(tensor, dim=1).numpy() if layers else tensor.numpy()
+    adapted[~vectors.any(axis=1)] = 0
+    return np.asarray(adapted, np.float32)
 
 
 def name_tensors(layers: Layers) -> dict[str, Floats]:

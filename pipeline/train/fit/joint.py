@@ -31,7 +31,8 @@ from darklode.pipeline.train.types import OnStep, Weights
 class JointMethod(EncoderMethod):
     """Trains one encoder for queries and documents.
 
-    It starts from the base. Shares of the way back are not evaluated, because each would need an index of its own.
+    It starts from the base. Smaller shares of the change are not evaluated, because each would need an index of its
+    own.
 
     Source: DevRev-Search, Table 1, QD.
     """
@@ -57,7 +58,7 @@ class JointTrial(AdaptationTrial):
     """A trial whose texts are encoded again before each mining and evaluation except the first.
 
     Attributes:
-        texts: by position.
+        texts: the text at each position.
     """
 
     model: TrainableEncoder

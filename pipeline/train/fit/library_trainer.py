@@ -194,7 +194,7 @@ class QueryCollator:
 
 
 def mean_over_processes(loss: Tensor) -> Tensor:
-    """Average a detached loss over all processes, in place, so that every process logs the same value."""
+    """Average a detached loss over all processes, in place."""
     if processes.is_initialized():
         processes.all_reduce(loss)
         loss /= processes.get_world_size()

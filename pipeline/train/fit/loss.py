@@ -56,11 +56,11 @@ def batch_loss(
     """Loss of each adapted unit vector, shape (..., n_queries, dimensions).
 
     Args:
-        adapted: of all queries of a batch, or of a contiguous part.
+        adapted: unit vectors of all queries of a batch, or of a contiguous part.
         batch: the loss inputs.
-        settings: of the loss.
+        settings: temperature and weight of the distance to the anchor.
         first: index in the batch of the first adapted vector.
-        texts: candidate vectors if documents are trained, too; None: those of the inputs.
+        texts: candidate vectors if documents are trained, too; None: those of the batch.
     """
     rows = slice(first, first + adapted.shape[-2])
     anchor, frozen = (

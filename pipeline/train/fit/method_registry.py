@@ -1,4 +1,4 @@
-"""Create the configured adaptation method; heads need no model to be loaded, so each kind is imported on demand."""
+"""Create the configured adaptation method; its module is imported on demand."""
 
 from __future__ import annotations
 

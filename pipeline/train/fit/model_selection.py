@@ -70,9 +70,9 @@ def folds(task: Task, seed: int) -> list[Task]:
 def _fold(task: Task, all_queries: QuerySet, in_fold: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Task:
     fold_task = task.with_queries(np.flatnonzero(~in_fold[: len(task.train)]))
     query, position = all_queries.positives(task.frozen)
-    shares = np.zeros(len(all_queries), bool)
-    shares[query[np.isin(position, fold_task.pair_position)]] = True
-    is_unshared = in_fold & ~shares
+    shares_positive = np.zeros(len(all_queries), bool)
+    shares_positive[query[np.isin(position, fold_task.pair_position)]] = True
+    is_unshared = in_fold & ~shares_positive
     return replace(
         fold_task,
         validation=all_queries.take(np.flatnonzero(is_unshared if is_unshared.any() else in_fold)),

@@ -22,7 +22,7 @@ class PeakMemory:
             ctypes.CDLL(None).malloc_trim(0)
         self._before: int | None = None
         with suppress(OSError):
-            (_OWN / "clear_refs").write_text("5")  # man 5 proc: the peak is what is held now
+            (_OWN / "clear_refs").write_text("5")  # resets the peak to the current memory (man 5 proc)
             self._before = _kilobytes("VmRSS")
 
     def megabytes(self) -> int | None:

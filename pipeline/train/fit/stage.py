@@ -28,16 +28,16 @@ TRAIN = Stage("adaptation_trials", 6, READS, ("training_log", "adaptation_trials
 def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
     """Try each learning rate (or ridge) and write history, validation scores and weights.
 
-    One resumable unit per trial. The base is a trial, too, with share 0. With fewer validation queries than `ENOUGH`,
-    each setting is trained on every fold, one unit each, and the setting with the best held-out score is trained on all
-    train queries.
+    One resumable unit per trial. The base is a trial, too, with share 0. With fewer validation queries than
+    `MIN_VALIDATION`, each setting is trained on every fold, one unit each, and the setting with the best held-out score
+    is trained on all train queries.
 
     Args:
-        tables: of `adaptation_pairs`.
-        output: `training_log`, `adaptation_trials` and `adapter_weights`.
+        tables: the tables of `adaptation_pairs`.
+        output: receives `training_log`, `adaptation_trials` and `adapter_weights`.
         settings: method, loss, negatives, steps and learning rates.
         base: the encoder to adapt.
-        seed: of all random draws, folds included.
+        seed: seed of all random draws, folds included.
 
     Raises:
         ArtifactError: there is nothing to select on.

@@ -24,13 +24,13 @@ from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
 
+if TYPE_CHECKING:
+    from darklode.pipeline.train.fit.batched_training import BatchedTraining
+
 TENANTS = Stage("adapted_tenants", 2, (), (ADAPTED_TENANTS.name,))
 
 BLOCK = 64
 """Tenants per block: their rows and vectors are in memory together."""
-
-if TYPE_CHECKING:
-    from darklode.pipeline.train.fit.batched_training import BatchedTraining
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def adapt_tenants(
 
     Args:
         sources: the runs.
-        output: `adapted_tenants`.
-        tenants: empty: all with triplets.
+        output: receives `adapted_tenants`.
+        tenants: the tenants to adapt to; empty: all with triplets.
         job: creates a tenant's adapter.
     """
     all_tenants = sorted({tenant_name for source in sources for tenant_name in source.tenants()})
@@ -88,8 +88,8 @@ def _block(jobs: Sequence[TenantJob], report: Callable[[], None]) -> Iterator[Ro
 
     batched = BatchedTraining(len(jobs))
     with ThreadPoolExecutor(len(jobs)) as threads:
-        waiting = [threads.submit(copy_context().run, _row, job, batched, report) for job in jobs]
-    return (job.result() for job in waiting)
+        futures = [threads.submit(copy_context().run, _row, job, batched, report) for job in jobs]
+    return (future.result() for future in futures)
 
 
 def _row(job: TenantJob, batched: BatchedTraining, report: Callable[[], None]) -> Row:
@@ -114,15 +114,17 @@ def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
     """Write a tenant's head and its record, without a copy of the base; skips an up-to-date folder.
 
     Args:
-        run: with complete stages.
+        run: a run with complete stages.
         base: the encoder that was adapted.
-        adapt: a head method.
+        adapt: settings of a head method.
     """
     from darklode.pipeline.train.fit.method_registry import create_method
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
-    tables, files = run.tables(*VERDICT.reads[:3], "adapter_verdict"), dict[str, bytes]()
-    if read_verdict(tables)["shipped"] == "adapted":
+    tables = run.tables(*VERDICT.reads[:3], "adapter_verdict")
+    verdict = read_verdict(tables)
+    files: dict[str, bytes] = {}
+    if verdict["shipped"] == "adapted":
         score, weights = chosen(tables)
         files = {
             f"{ADAPTER_FOLDER}/{name}": data
@@ -132,4 +134,4 @@ def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
         run.store.delete_folder(ADAPTER_FOLDER)
         for name, data in files.items():
             run.store.write(name, data)
-    record(run, base, base.encoder, read_verdict(tables), fingerprint(run.tables()), "head")
+    record(run, base, base.encoder, verdict, fingerprint(run.tables()), "head")

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 START = "start"
-"""Name, among the saved weights, of the linear map of a previous adapter that a warm start applies to the vectors.
+"""Name, among the saved weights, of the whitening that training starts from (`adapt.init: whitened`).
 
-The map stays fixed during training. Renaming it would make saved weights unreadable.
+The map is applied to the vectors and stays fixed during training. Renaming it would make saved weights unreadable.
 """
 
 
@@ -123,7 +123,8 @@ class TrainableEncoder:
     Attributes:
         loaded: the sentence-transformers model.
         trained: the trained parameters by name; `state` and `restore` cover these only.
-        start: linear map (dimensions, dimensions) of a previous adapter, applied before normalization; None: no map.
+        start: whitening that training starts from, shape (dimensions, dimensions), applied before normalization; None:
+            no map.
 
     Args:
         loaded: the sentence-transformers model in float32; changed in place.
@@ -155,7 +156,7 @@ class TrainableEncoder:
         return features
 
     def unit(self, vectors: Tensor) -> Tensor:
-        """Truncate the model's vectors, apply the map of a warm start if there is one, and normalize each row."""
+        """Truncate the model's vectors, apply `start` if there is one, and normalize each row."""
         truncated = vectors[:, : self._settings.truncate_dim].float()
         mapped = truncated if self.start is None else truncated @ self.start.T.to(truncated.device)
         return functional.normalize(mapped, dim=1)
@@ -194,7 +195,7 @@ class TrainableEncoder:
         return np.asarray(self.unit(torch.from_numpy(vectors)).numpy(), np.float32)
 
     def state(self) -> Weights:
-        """Copy the trained tensors by name, and the map of a warm start under the name `START`."""
+        """Copy the trained tensors by name, and the map `start` under the name `START`."""
         start_map = {} if self.start is None else {START: self.start.numpy().copy()}
         return start_map | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
 

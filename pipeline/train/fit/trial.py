@@ -125,7 +125,7 @@ class Trial(ABC, Generic[Point]):
 
     Attributes:
         history: the evaluations so far.
-        losses: of the steps since the last evaluation; whoever takes the steps appends to it.
+        losses: losses of the steps since the last evaluation; the code that takes the steps appends them.
         first_step: steps done before a restart.
     """
 

@@ -131,9 +131,9 @@ class Adapter:
         """The folder loaded with sentence-transformers, on the CPU."""
         from sentence_transformers import SentenceTransformer
 
-        getLogger("sentence_transformers").setLevel(ERROR)  # it would tell of the prompt that the adapter has
+        getLogger("sentence_transformers").setLevel(ERROR)  # hides the message about the adapter's prompt
         logging: Any = import_module("transformers.utils").logging
-        logging.disable_progress_bar()  # it would break into Darklode's own output
+        logging.disable_progress_bar()  # it would interrupt Darklode's own output
         with self.on_disk() as folder:
             return SentenceTransformer(str(folder), device="cpu")
 

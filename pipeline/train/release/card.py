@@ -70,9 +70,9 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
     """The card in Markdown.
 
     Args:
-        run: with complete stages and the saved folder.
-        settings: in force.
-        encoder: the base.
+        run: a run with complete stages and the saved folder.
+        settings: the settings that the run used.
+        encoder: the base encoder.
         sources: the runs it was trained on, as given.
     """
     tables = run.tables()

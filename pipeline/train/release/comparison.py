@@ -43,10 +43,10 @@ def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, se
     """Write each system's mean of each measure and its difference to the base and to the control, for each query part.
 
     Args:
-        tables: `comparison_lists` and those of `comparison_holes`.
-        output: `comparison_queries` and `comparison`.
-        settings: resamples and permutations.
-        seed: of both.
+        tables: `comparison_lists`, and the tables of the stage `comparison_holes`.
+        output: receives `comparison_queries` and `comparison`.
+        settings: numbers of resamples and permutations.
+        seed: seed of the resamples and of the permutations.
     """
     queries = EvaluationQueries.from_tables(tables)
     ids = queries.rows["query_id"].to_pylist()

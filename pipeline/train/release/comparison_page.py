@@ -100,16 +100,15 @@ def page(run: Run, sources: list[str]) -> bytes:
     parts = run.tables(COMPARISON.name).read(COMPARISON.name)["part"].unique().to_pylist()
     first = deciding(run)
     tables = [
-        (f"Test queries: {part}", by_system(run, part), "")
-        for part in sorted(parts, key=lambda query_part: query_part != first)
+        (f"Test queries: {part}", by_system(run, part), "") for part in sorted(parts, key=lambda part: part != first)
     ]
     filled = run.tables(ADAPTER_HOLES.name).read(ADAPTER_HOLES.name)
     tables += [
         ("Labels in the top ten, before and after judging", filled, ""),
         ("Cost", training_efforts(run), ""),
     ]
-    source_names = ", ".join(f"`{cell(query_part)}`" for query_part in sources)
-    control_sentences = "\n".join(f"- {query_part}" for query_part in explain_controls(run))
+    source_names = ", ".join(f"`{cell(source)}`" for source in sources)
+    control_sentences = "\n".join(f"- {sentence}" for sentence in explain_controls(run))
     head = [
         "# Comparison of adaptation methods",
         f"Trained on: {source_names}.",

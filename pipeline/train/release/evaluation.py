@@ -41,9 +41,9 @@ def rank_test_queries(tables: Tables, output: Output, settings: AdaptSettings, b
     """Rank the test queries, and count how often this was done: later choices would be made on the test.
 
     Args:
-        tables: of `adaptation_pairs` and of the trials.
-        output: `test_rankings`; the fact `queries` is the counter.
-        settings: the method.
+        tables: the tables of `adaptation_pairs` and of the trials.
+        output: receives `test_rankings`; its fact `asked` is the counter.
+        settings: settings of the method.
         base: the encoder that is adapted.
 
     Raises:
@@ -83,10 +83,10 @@ def write_rankings(
     """Write each system's rankings of the test queries, in the format of `evaluate`.
 
     Args:
-        tables: of `adaptation_pairs`.
-        output: `test_rankings`.
+        tables: the tables of `adaptation_pairs`.
+        output: receives `test_rankings`.
         queries: the test queries.
-        frozen: the index.
+        frozen: the text vectors to search.
         systems: query vectors by each system, shape (n_queries, dimensions).
     """
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()

@@ -36,10 +36,10 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
     """Write the folder unless it is up to date. The record is written last, so a killed save starts over.
 
     Args:
-        run: with complete stages.
+        run: a run with complete stages.
         base: the encoder that was adapted.
-        settings: of that encoder.
-        adapt: the method.
+        settings: settings of that encoder.
+        adapt: settings of the method.
 
     Raises:
         DarklodeError: the saved folder does not reproduce the vectors of training.
@@ -181,8 +181,8 @@ def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettin
 
     Args:
         base: the encoder to adapt.
-        settings: of that encoder.
-        tables: `adaptation_queries`.
+        settings: settings of that encoder.
+        tables: hold `adaptation_queries`.
 
     Raises:
         DarklodeError: it does not.

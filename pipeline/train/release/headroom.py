@@ -39,8 +39,8 @@ def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
     """Write the base's score, the score of its top 100 in ideal order, the judge's order, and a perfect ranking.
 
     Args:
-        tables: of `adaptation_pairs`.
-        output: `headroom`; its facts count the test queries and the detectable lift.
+        tables: the tables of `adaptation_pairs`.
+        output: receives `headroom`; its facts count the test queries and the detectable lift.
         base: the encoder to adapt.
     """
     from darklode.pipeline.train.data.dataset import QuerySet

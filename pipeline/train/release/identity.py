@@ -49,9 +49,9 @@ def record(
     """Write `adapter.json` of the saved folder, unless it is up to date.
 
     Args:
-        run: with complete stages and the saved folder.
+        run: a run with complete stages and the saved folder.
         base: the encoder of the index, with the runs.
-        settings: of that encoder.
+        settings: settings of that encoder.
         verdict: tenant, shipped, reason and `SCORES`.
         learned: fingerprint of the training rows.
         form: encoder, or head if saved alone.
@@ -63,7 +63,7 @@ def record(
         weights,
         base.identity,
         data,
-        [training_source.run.store.url for training_source in base.sources],
+        [source.run.store.url for source in base.sources],
     )
     if read_record(run.store).get("id") == name:
         return
@@ -164,11 +164,11 @@ def _top_documents(
     vectors = adapter.encode(query_texts)
     rows, scores = frozen.search(vectors, np.full(len(query_texts), source.number), DEPTH)
     facts = []
-    for text, row_positions, row_scores in zip(query_texts, rows, scores, strict=True):
-        texts_found = frozen.texts.take(pa.array(row_positions[row_positions >= 0]))
+    for text, text_rows, row_scores in zip(query_texts, rows, scores, strict=True):
+        texts_found = frozen.texts.take(pa.array(text_rows[text_rows >= 0]))
         ids = source.own_ids(texts_found["text_id"])
-        rounded_scores = [round(float(value), 6) for value in row_scores[row_positions >= 0]]
+        rounded_scores = [round(float(value), 6) for value in row_scores[text_rows >= 0]]
         names = ("text_id", "hash", "score")
         rows_found = zip(ids.to_pylist(), texts_found["content_hash"].to_pylist(), rounded_scores, strict=True)
-        facts.append({"text": text, "found": [dict(zip(names, value, strict=True)) for value in rows_found]})
+        facts.append({"text": text, "found": [dict(zip(names, values, strict=True)) for values in rows_found]})
     return {"moved": mean_shift(base.queries(query_texts), vectors), "queries": facts}

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from darklode.pipeline.base.errors import DoesNotFit, SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.base_encoder import InitialHead
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.identity import identity
-
-if TYPE_CHECKING:
-    pass
 
 METHODS = ("linear", "ffn")
 COMPARED_FACTS = ("encoder", "weights", "pooling", "query prompt", "tokens", "cut")

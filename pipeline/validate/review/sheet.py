@@ -20,7 +20,7 @@ JUDGE_COLUMNS = ("judge", "probability")
 NAME = "pair"
 SKIP = "skip"
 
-# First characters that make a spreadsheet run a cell as a formula; the apostrophe marks cells escaped before.
+# First characters that make a spreadsheet run a cell as a formula; and the apostrophe, since importing removes one.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 _GRADE = re.compile(r"(\d{1,9})([.,]0+)?")
 
@@ -120,7 +120,7 @@ def import_sheet(path: Path, pairs: ReviewPairs, session: ReviewSession, reviewe
         is_new = session.answer(reviewer, pairs[row], pair_rows[0].relevance, pair_rows[0].rationale, shown=shown)
         outcome.new += is_new
         outcome.n_known += not is_new
-    outcome.refused.sort(key=lambda sheet_row: sheet_row.line)
+    outcome.refused.sort(key=lambda refused_row: refused_row.line)
     return outcome
 
 
@@ -141,7 +141,7 @@ def _parse_row(
         return _SheetRow(line, pairs.rows[name], None, clean_rationale(cells_by_name.get("rationale")))
     grade = _GRADE.fullmatch(relevance_text)
     if grade is None or int(grade[1]) not in scale.names:
-        grades = ", ".join(str(column) for column in sorted(scale.names))
+        grades = ", ".join(map(str, sorted(scale.names)))
         return RefusedRow(line, f"relevance {relevance_text[:20]!r} is none of {grades}, {SKIP}")
     return _SheetRow(line, pairs.rows[name], int(grade[1]), clean_rationale(cells_by_name.get("rationale")))
 

@@ -22,7 +22,7 @@ class LlmTermWeighterKind(LlmTermWeighterSettings, TermWeighterKind):
         return LlmTermWeighter(self, cache_settings.root)
 
     def missing(self) -> list[str]:
-        """The key, or a server that listens."""
+        """Problems with the key, the server or the model."""
         from darklode.pipeline.base.remote.endpoint import server_problems
 
         return server_problems([self.base_url], self.api_key_env, self.model)

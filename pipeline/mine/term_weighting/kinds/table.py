@@ -67,7 +67,7 @@ class TableTermWeighter(TermWeighter):
     def __init__(self, file: str) -> None:
         path = Path(file).expanduser()
         self.version = f"table planner 1 {_hash(path)}"
-        self._tokens = Tokenizer(every_word=True)
+        self._tokenizer = Tokenizer(every_word=True)
         self._terms: dict[str, Terms] = defaultdict(dict)
         self._queries: dict[tuple[str, str], Terms] = defaultdict(dict)
         rows = _rows(path)
@@ -85,12 +85,12 @@ class TableTermWeighter(TermWeighter):
     def weights(self, tenant: str, text: str) -> dict[str, float]:
         """Importance by term, for a query's normal form."""
         own = self._queries.get((tenant, text)) or self._queries.get(("", text))
-        return {" ".join(words): share for words, share in (own or self._look_up(tenant, text)).items()}
+        return {" ".join(words): importance for words, importance in (own or self._look_up(tenant, text)).items()}
 
     def _look_up(self, tenant: str, text: str) -> Terms:
         """The terms of a text with their importances; the longest match wins, from left to right."""
         tenant_weights = self._weights_by_tenant.get(tenant, self._weights_by_tenant[""])
-        words = tuple(self._tokens.tokenize(text))
+        words = tuple(self._tokenizer.tokenize(text))
         terms_found: Terms = {}
         start = 0
         while start < len(words):
@@ -103,26 +103,26 @@ class TableTermWeighter(TermWeighter):
         return terms_found
 
     def _add(self, row: dict[str, str | None], where: str) -> None:
-        words = tuple(self._tokens.tokenize(row["term"] or ""))
+        words = tuple(self._tokenizer.tokenize(row["term"] or ""))
         if not words:
             raise InputError(f"{where}: term {row['term'] or ''!r} contains no word; correct or delete the row")
-        share = _share(row["importance"], where)
+        importance = _parse_importance(row["importance"], where)
         tenant, query = row["tenant"] or "", row["query"] or ""
         weights = self._queries[tenant, query] if query else self._terms[tenant]
-        if weights.setdefault(words, share) != share:
+        if weights.setdefault(words, importance) != importance:
             raise InputError(
                 f"{where}: term {row['term']!r} already has importance {weights[words]}; keep one of the rows"
             )
 
 
-def _share(text: str | None, where: str) -> float:
+def _parse_importance(text: str | None, where: str) -> float:
     try:
-        share = float(text or "")
+        importance = float(text or "")
     except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
+        importance = -1.0
+    if not 0 <= importance <= 1:
         raise InputError(f"{where}: importance {text or ''!r} is not a number from 0 to 1; correct the row")
-    return share
+    return importance
 
 
 def _hash(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Encoders with a model, a file each: a kind's settings, its id, how it is loaded and what it lacks here."""
+"""Kinds of encoders with a model, one file each: settings, encoder id, loading, and what is missing."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
 
 
 class EncoderKind(EncoderSettings):
-    """Settings of one kind of encoder, and how they become an encoder."""
+    """Settings of one kind of encoder, which load the encoder."""
 
     @abstractmethod
     def encoder_id(self) -> str:
         """The id that `load` would give, without loading a model and without the network.
 
         Raises:
-            MissingPart: a model of the hub that is not in the local cache, so that its revision is not known.
-            SettingsError: a base_url that cannot be used.
+            MissingPart: a hub model that is not in the local cache, so its revision is unknown.
+            SettingsError: an invalid base_url.
         """
 
     @abstractmethod
     def load(self, root: str | None = None) -> ModelEncoder:
-        """The encoder, ready to work; the hub is asked only for a model that is not on this machine.
+        """Load the encoder; a model is downloaded from the hub only if it is not on this machine.
 
         Args:
-            root: of the cache, where an encoder whose calls cost keeps what it spent; null: the user's cache folder.
+            root: root of the cache, where a paid encoder records its spending; null: the user's cache folder.
 
         Raises:
             MissingPart: a package, key, model or GPU is missing.
-            SettingsError: settings that the model or the endpoint cannot serve.
+            SettingsError: settings that the model or the endpoint does not support.
         """
 
     def fetch(self) -> None:
-        """Bring what the encoder needs onto this machine, so that its id is known: a model of the hub, say.
+        """Download what the encoder needs, such as a hub model, so that its id is known.
 
         Raises:
-            MissingPart: it cannot be had.
+            MissingPart: the download failed.
         """
