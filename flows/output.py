@@ -33,6 +33,10 @@ class Answer(Protocol):
         """Add a note; JSON collects them under `notes`."""
 
 
+FINDING_COLUMNS = {"subject": False, "fits": False, "detail": False}
+"""Columns of the findings of `adapt check` and `index check`."""
+
+
 class PrintedAnswer:
     """Prints results as they arrive."""
 

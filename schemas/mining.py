@@ -164,7 +164,7 @@ class AssociateSettings(Section):
         0.3, description="Relevance association: each query's 4 best terms must score above this in the other query."
     )
     max_lenders: int = Field(
-        100, ge=0, description="Maximum number of lenders with the same terms, most searched first. 0: no limit."
+        100, ge=0, description="Maximum number of lenders with the same terms, earliest searched first. 0: no limit."
     )
     max_lenders_per_query: int = Field(
         20,

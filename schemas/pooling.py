@@ -41,7 +41,7 @@ class Bm25Settings(Section):
     """BM25."""
 
     engine: Literal["bm25s", "rank_bm25"] = Field(
-        "bm25s", description="Library: bm25s, or rank-bm25, which is much slower."
+        "bm25s", description="Library: bm25s, or rank_bm25 (the package rank-bm25), which is much slower."
     )
     method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field("lucene", description="BM25 variant.")
     k1: float = Field(1.5, ge=0, description="Term frequency saturation: higher values count repeated terms more.")

@@ -168,8 +168,8 @@ class SplitSettings(Section):
 
     group_by: Literal["cluster", "cluster_and_positives"] = Field(
         "cluster",
-        description="Queries that must share a split: those of a cluster (near-duplicates); cluster_and_positives: "
-        "also those with a positive in common.",
+        description="cluster: near-duplicate queries share a split. cluster_and_positives: also drop training triplets "
+        "whose positive is one of a held-out query.",
     )
     test_share: Share = Field(0.25, description="Share of the queries in the test split (DevRev-Search: 92 of 383).")
     validation_share: Share = Field(

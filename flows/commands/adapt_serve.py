@@ -14,7 +14,6 @@ from darklode.flows.console import console, printable
 IndexOption = Annotated[str, typer.Option("--index", metavar="RUN", help="Run whose texts the adapter will search.")]
 
 SHOWN = 5
-COLUMNS = {"what": False, "fits": False, "seen": False}
 
 
 def check(
@@ -28,7 +27,7 @@ def check(
     """Verify that an adapter matches an index and is applied; exit code 3 if not."""
     from darklode.flows import open_systems
     from darklode.flows.config import changed_values
-    from darklode.flows.output import answering
+    from darklode.flows.output import FINDING_COLUMNS, answering
     from darklode.pipeline.serve.adapter_check import require_fit
 
     with (
@@ -36,7 +35,7 @@ def check(
         answering(as_json) as answer,
     ):
         findings = list(adapter_check.findings())
-        answer.rows("findings", [asdict(finding) for finding in findings], COLUMNS, f"{adapter} on {index}")
+        answer.rows("findings", [asdict(finding) for finding in findings], FINDING_COLUMNS, f"{adapter} on {index}")
         answer.fact("fits", all(finding.fits for finding in findings))
         require_fit(adapter_check.adapter, adapter_check.index, findings)
         answer.say(f"{adapter} fits {index}.")

@@ -34,7 +34,6 @@ IndexArgument = Annotated[
 VectorsArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Benchmark or mined run, or a file of vectors (.parquet or .npy).")
 ]
-COLUMNS = {"what": False, "fits": False, "seen": False}
 
 
 @app.callback()
@@ -93,7 +92,7 @@ def check(
     """Verify that an index is unchanged and matches its run and encoder; exit code 3 if not."""
     from darklode.flows import open_systems
     from darklode.flows.config import changed_values
-    from darklode.flows.output import answering
+    from darklode.flows.output import FINDING_COLUMNS, answering
     from darklode.pipeline.index.check import require_same
 
     with (
@@ -101,7 +100,7 @@ def check(
         answering(as_json) as answer,
     ):
         findings = list(index_check.findings())
-        answer.rows("findings", [asdict(finding) for finding in findings], COLUMNS, folder)
+        answer.rows("findings", [asdict(finding) for finding in findings], FINDING_COLUMNS, folder)
         answer.fact("fits", all(finding.fits for finding in findings))
         require_same(folder, findings)
         answer.say(f"{folder} is unchanged and matches its run and encoder.")

@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Floats, Ints
+from darklode.pipeline.laws.points import NEGATIVES
 from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.data.vectors import FrozenIndex
-
-NEGATIVES = 256
-"""W, the number of sampled negatives per query; the value of the paper. Entropies of different W are not comparable."""
 
 BLOCK = 64
 """Pairs per block; each pair needs W vectors in memory."""

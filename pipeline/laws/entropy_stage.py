@@ -15,7 +15,8 @@ from darklode.pipeline.base.bootstrap import interval
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Pieces, Spread, here, split_evenly
 from darklode.pipeline.base.types import Floats, Ints
-from darklode.pipeline.laws.entropy import NEGATIVES, sample_negatives
+from darklode.pipeline.laws.entropy import sample_negatives
+from darklode.pipeline.laws.points import NEGATIVES
 from darklode.pipeline.retrieve.encoders.caching import ensure_cached, hash_queries
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet

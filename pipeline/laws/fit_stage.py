@@ -12,7 +12,7 @@ from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.laws.correlation import correlations
 from darklode.pipeline.laws.curve_fitting import N_REFINED, Fit
 from darklode.pipeline.laws.functional_forms import LawPoints
-from darklode.pipeline.laws.points import ENTROPY, LawKey, groups, points_of
+from darklode.pipeline.laws.points import ENTROPY, NEGATIVES, LawKey, groups, points_of
 from darklode.pipeline.laws.prediction_intervals import confidence_band
 from darklode.pipeline.laws.verdict import LawResult, find_law, from_recorded, prediction_error
 from darklode.schemas.law_tables import (
@@ -30,11 +30,6 @@ FIT = Stage(
     (LAW_POINTS.name,),
     (LAW_FITS.name, LAW_CONSTANTS.name, LAW_PREDICTIONS.name, LAW_VERDICTS.name, LAW_CORRELATIONS.name),
 )
-
-NEGATIVES = 256
-"""W, sampled negatives per positive (Scaling Laws for Dense Retrieval, Eq. 6). Must equal `entropy.NEGATIVES`: another
-value would misplace the plateau.
-"""
 
 CHANCE = {ENTROPY: float(np.log(1 + NEGATIVES))}
 """Chance loss, by measure: that of an encoder that scores all texts alike. Measures without one have no plateau."""

@@ -20,6 +20,10 @@ from darklode.schemas.law_tables import LAW_POINTS
 POINTS = Stage("law_points", 4, (), (LAW_POINTS.name,))
 
 ENTROPY = "contrastive_entropy"
+NEGATIVES = 256
+"""W of contrastive entropy, sampled negatives per positive: 256 in Scaling Laws for Dense Retrieval (Eq. 6).
+It fixes the entropy of chance; entropies of different W are not comparable."""
+
 FALLING = (ENTROPY, "loss")
 """Measures of which less is better, so that their value is the loss; for all others the loss is 1 − value."""
 

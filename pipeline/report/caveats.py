@@ -5,7 +5,7 @@ from typing import Any
 from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.statistics import Statistic
+from darklode.pipeline.report.statistic import Statistic
 from darklode.schemas.settings import Settings
 
 FEW_TEST_QUERIES = 50

@@ -124,7 +124,7 @@ def _limit(model: Any, settings: Settings) -> None:
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
     max_positions = getattr(config, "max_position_embeddings", None)
     if isinstance(max_positions, int) and settings.max_seq_length > max_positions:
-        raise SettingsError(f"max_tokens {settings.max_seq_length}: {settings.model} reads at most {max_positions}")
+        raise SettingsError(f"max_seq_length {settings.max_seq_length}: {settings.model} reads at most {max_positions}")
     model.max_seq_length = settings.max_seq_length
 
 

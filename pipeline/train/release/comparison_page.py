@@ -11,7 +11,6 @@ from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.evaluate.paired import is_above_zero
 from darklode.pipeline.train.fit.ablation import COMPARED
 from darklode.pipeline.train.fit.baselines import BM25, CLOZE, JOINT, SHUFFLED
-from darklode.pipeline.train.release.comparison import SUMMED
 from darklode.pipeline.train.release.verdict import DECIDES
 from darklode.schemas.adaptation import Method
 from darklode.schemas.adaptation_tables import ADAPTER_HOLES, COMPARISON
@@ -95,8 +94,6 @@ def training_efforts(run: Run) -> pa.Table:
 
 def page(run: Run, sources: list[str]) -> bytes:
     """The page in Markdown; the deciding part comes first."""
-    manifest = run.manifest(SUMMED)
-    assert manifest is not None
     parts = run.tables(COMPARISON.name).read(COMPARISON.name)["part"].unique().to_pylist()
     first = deciding(run)
     tables = [

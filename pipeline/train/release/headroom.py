@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.evaluate.measures import compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, detectable_gain
+from darklode.pipeline.train.release.evaluation import DEPTH, MEASURES
 from darklode.schemas.adaptation_tables import HEADROOM
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 HEADROOM_STAGE = Stage("headroom", 4, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
 
-MEASURES = ("nDCG@10", "R@10", "R@100", "Judged@10")
-DEPTH = 100
 
 PAIRED_SD = 0.2
 """Standard deviation of the per-query nDCG@10 difference of an adapted encoder to its base (docs/guides/adapt.md)."""

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darklode.pipeline.laws.entropy import NEGATIVES, sample_negatives
+from darklode.pipeline.laws.entropy import sample_negatives
+from darklode.pipeline.laws.points import NEGATIVES
 from darklode.pipeline.train.data.labels import Labels
 
 N = 400
