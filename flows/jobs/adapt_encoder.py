@@ -23,12 +23,12 @@ from darklode.pipeline.serve.registry import AdapterRegistry, is_registry
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.data.sources import resolve_tenant
-from darklode.pipeline.train.data.unjudged import HOLES, NO_JUDGES, UnjudgedJudges, format_unjudged, judge_unjudged
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.stage import TRAIN, train
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.evaluation import MEASURES, SYSTEMS, TESTED, rank_test_queries
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE, measure_headroom
+from darklode.pipeline.train.release.unjudged import HOLES, NO_JUDGES, UnjudgedJudges, format_unjudged, judge_unjudged
 from darklode.pipeline.train.release.verdict import VERDICT, decide_release, read_verdict, require_lift
 from darklode.schemas.adaptation import METHOD
 from darklode.schemas.run_inputs import AdapterInputs

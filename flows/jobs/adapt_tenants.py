@@ -21,10 +21,10 @@ from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
-from darklode.pipeline.train.data.unjudged import NO_JUDGES, UnjudgedJudges
 from darklode.pipeline.train.fit.requirements import check_parts
-from darklode.pipeline.train.fit.tenants import TENANTS, TenantJob, save_head, tenant_folder
-from darklode.pipeline.train.fit.tenants import adapt_tenants as adapt_each
+from darklode.pipeline.train.release.tenants import TENANTS, TenantJob, save_head, tenant_folder
+from darklode.pipeline.train.release.tenants import adapt_tenants as adapt_each
+from darklode.pipeline.train.release.unjudged import NO_JUDGES, UnjudgedJudges
 from darklode.schemas.adaptation import HEADS
 from darklode.schemas.run_inputs import TenantAdaptersInputs
 from darklode.schemas.settings import Settings

@@ -16,11 +16,11 @@ from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import resolve_tenant
-from darklode.pipeline.train.data.unjudged import COMPARED_HOLES, NO_JUDGES, UnjudgedJudges, judge_unjudged
-from darklode.pipeline.train.fit.ablation import COMPARED, compare
 from darklode.pipeline.train.fit.requirements import check_parts
+from darklode.pipeline.train.release.ablation import COMPARED, compare
 from darklode.pipeline.train.release.comparison import SUMMED, comparison
 from darklode.pipeline.train.release.comparison_page import METHODS, PAGE, by_system, deciding, explain_controls, page
+from darklode.pipeline.train.release.unjudged import COMPARED_HOLES, NO_JUDGES, UnjudgedJudges, judge_unjudged
 from darklode.schemas.adaptation import SEEDS, Method
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS
 from darklode.schemas.run_inputs import ComparisonInputs

@@ -25,9 +25,9 @@ from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.generated import GeneratedQueries, generated_in
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
 from darklode.pipeline.train.data.labels import Labels
-from darklode.pipeline.train.fit.ablation import READS
-from darklode.pipeline.train.fit.baselines import Bm25Baseline, shuffle_labels
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
+from darklode.pipeline.train.release.ablation import READS
+from darklode.pipeline.train.release.baselines import Bm25Baseline, shuffle_labels
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import OWN_SOURCES, LawSettings
 

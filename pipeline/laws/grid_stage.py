@@ -18,8 +18,8 @@ from darklode.pipeline.laws.grid_point import Evaluators, GridContext, GridEvalu
 from darklode.pipeline.laws.points import POINTS
 from darklode.pipeline.laws.trainer import GridTrainer, PointKey
 from darklode.pipeline.train.data.generated import generated_in
-from darklode.pipeline.train.fit.ablation import READS
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
+from darklode.pipeline.train.release.ablation import READS
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import LawSettings
 

@@ -16,7 +16,7 @@ from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.evaluate.measures import compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, holm
 from darklode.pipeline.evaluate.stage import JUDGED, EvaluationQueries
-from darklode.pipeline.train.fit.baselines import SHUFFLED
+from darklode.pipeline.train.release.baselines import SHUFFLED
 from darklode.pipeline.train.release.evaluation import MEASURES
 from darklode.schemas.adaptation_tables import COMPARISON, COMPARISON_LISTS, COMPARISON_QUERIES
 from darklode.schemas.evaluation import EvaluateSettings

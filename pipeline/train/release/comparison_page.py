@@ -9,8 +9,8 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.evaluate.paired import is_above_zero
-from darklode.pipeline.train.fit.ablation import COMPARED
-from darklode.pipeline.train.fit.baselines import BM25, CLOZE, JOINT, SHUFFLED
+from darklode.pipeline.train.release.ablation import COMPARED
+from darklode.pipeline.train.release.baselines import BM25, CLOZE, JOINT, SHUFFLED
 from darklode.pipeline.train.release.verdict import DECIDES
 from darklode.schemas.adaptation import Method
 from darklode.schemas.adaptation_tables import ADAPTER_HOLES, COMPARISON

@@ -13,8 +13,8 @@ from darklode.flows.jobs.adapt_tenants import adapt_tenants
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit, NoLift, SettingsError
 from darklode.pipeline.serve.adapter_check import require_fit
-from darklode.pipeline.train.fit.tenants import tenant_folder
 from darklode.pipeline.train.release.adapter import Adapter
+from darklode.pipeline.train.release.tenants import tenant_folder
 from helpers.adapted import model_in, of_tenants
 from helpers.runs import put, read
 

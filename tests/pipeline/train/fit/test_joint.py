@@ -9,11 +9,11 @@ import torch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.fit.ablation import COMPARED, compare
 from darklode.pipeline.train.fit.adaptation_trial import EVALUATION_STEPS
-from darklode.pipeline.train.fit.baselines import Bm25Baseline, baselines
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.joint import JointMethod, JointTrial, passage_texts
+from darklode.pipeline.train.release.ablation import COMPARED, compare
+from darklode.pipeline.train.release.baselines import Bm25Baseline, baselines
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import execute, read
 

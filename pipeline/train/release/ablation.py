@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet, Task
     from darklode.pipeline.train.data.vectors import FrozenIndex
-    from darklode.pipeline.train.fit.baselines import Baseline
     from darklode.pipeline.train.fit.methods import Method
     from darklode.pipeline.train.fit.model_selection import ValidationScore
+    from darklode.pipeline.train.release.baselines import Baseline
     from darklode.pipeline.train.types import Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
@@ -52,7 +52,7 @@ def compare(
         ArtifactError: there is nothing to select on, or no test query.
     """
     from darklode.pipeline.train.data.dataset import QuerySet, Task
-    from darklode.pipeline.train.fit.baselines import Bm25Baseline, baselines, reference_systems
+    from darklode.pipeline.train.release.baselines import Bm25Baseline, baselines, reference_systems
 
     frozen = base.open(tables)
     task = Task.from_tables(tables, frozen, same_document=settings.allow_same_document_negatives)

@@ -9,7 +9,7 @@ from darklode.pipeline.base.agreement import FOLDS
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.fit.ablation import COMPARED, compare
+from darklode.pipeline.train.release.ablation import COMPARED, compare
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import execute, read
 

@@ -1,6 +1,6 @@
 """Where each tenant's adapter lies; what comes of tenants is tested in tests/flows/jobs/test_adapt_tenants.py."""
 
-from darklode.pipeline.train.fit.tenants import tenant_folder
+from darklode.pipeline.train.release.tenants import tenant_folder
 
 
 def test_a_name_is_one_folders() -> None:

@@ -11,7 +11,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.unjudged import HOLES, NO_JUDGES, UnjudgedJudges, format_unjudged, judge_unjudged
+from darklode.pipeline.train.release.unjudged import HOLES, NO_JUDGES, UnjudgedJudges, format_unjudged, judge_unjudged
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES

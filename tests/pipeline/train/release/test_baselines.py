@@ -9,7 +9,13 @@ import pytest
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.labels import Labels
-from darklode.pipeline.train.fit.baselines import Bm25Baseline, baselines, derange, reference_systems, shuffle_labels
+from darklode.pipeline.train.release.baselines import (
+    Bm25Baseline,
+    baselines,
+    derange,
+    reference_systems,
+    shuffle_labels,
+)
 from helpers.adapted import SIDES
 
 from ..conftest import QUICK, Adapted
