@@ -38,7 +38,7 @@ from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.serve.adapter_check import AdapterCheck
 from darklode.pipeline.serve.adapter_retriever import AdaptedBuilder
-from darklode.pipeline.serve.encoder_swap import ORDER, SWAP_STAGE, swap
+from darklode.pipeline.serve.encoder_swap import ENCODER_SWAP_STAGE, ORDER, swap
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.serve.release_gate import LiveAdapters, learned_queries
 from darklode.pipeline.serve.run_search import TenantIndex
@@ -276,7 +276,7 @@ def index_settings(folder: str, values: Mapping[str, Any] | None = None) -> Sett
 
 
 def swap_report(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, str]:
-    """Compare the results of base and adapter for live queries; the table `swap` is written to the adapter's folder.
+    """Compare the results of base and adapter for live queries; writes `encoder_swap` to the adapter's folder.
 
     Args:
         adapter: its folder.
@@ -284,7 +284,7 @@ def swap_report(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, 
         file: file of live queries; None: the run's queries.
 
     Returns:
-        Rows of `swap`, most changed first, and the path of the report.
+        Rows of `encoder_swap`, most changed first, and the path of the report.
 
     Raises:
         ArtifactError: there is no query.
@@ -303,10 +303,10 @@ def swap_report(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, 
             "the texts": opened.texts.digest,
             "the queries": texts,
         }
-        plan = run.plan(SWAP_STAGE, {}, inputs)
+        plan = run.plan(ENCODER_SWAP_STAGE, {}, inputs)
         if not plan.is_up_to_date:
             run.execute(plan, lambda _, output: swap(live, output, index=opened, base=base, adapted=adapted))
-        return run.tables("swap").read("swap").sort_by(ORDER), write_report_of(run)
+        return run.tables("encoder_swap").read("encoder_swap").sort_by(ORDER), write_report_of(run)
 
 
 LOG = """

@@ -146,8 +146,8 @@ ADAPTER_WEIGHTS = Table(
     ),
 )
 
-HOLE_VERDICTS = Table(
-    "hole_verdicts",
+UNJUDGED_VERDICTS = Table(
+    "unjudged_verdicts",
     ("tenant", "query_id", "text_id"),
     "verdicts on unlabelled texts in the top ten of the test queries",
     pa.schema(
@@ -165,8 +165,8 @@ HOLE_VERDICTS = Table(
     ),
 )
 
-ADAPTER_HOLES = Table(
-    "adapter_holes",
+UNJUDGED_RESULTS = Table(
+    "unjudged_results",
     ("system",),
     "labelled share of the top ten of the test queries, before and after judging unlabelled texts",
     pa.schema(
@@ -339,8 +339,8 @@ COMPARISON = Table(
     ),
 )
 
-SWAP = Table(
-    "swap",
+ENCODER_SWAP = Table(
+    "encoder_swap",
     ("tenant", "query"),
     "live queries by the change of their top ten (`darklode adapt swap`), most changed first",
     pa.schema(
@@ -365,12 +365,12 @@ ADAPTATION_TABLES = (
     TRAINING_LOG,
     ADAPTATION_TRIALS,
     ADAPTER_WEIGHTS,
-    HOLE_VERDICTS,
-    ADAPTER_HOLES,
+    UNJUDGED_VERDICTS,
+    UNJUDGED_RESULTS,
     ADAPTER_VERDICT,
     ADAPTED_TENANTS,
     COMPARISON_LISTS,
     COMPARISON_QUERIES,
     COMPARISON,
-    SWAP,
+    ENCODER_SWAP,
 )

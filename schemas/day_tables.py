@@ -24,8 +24,8 @@ DAY_FIGURES = Table(
             column("sessions", pa.int64(), "sessions with an id"),
             column("queries", pa.int64(), "distinct queries"),
             column("documents", pa.int64(), "distinct documents shown"),
-            column("unplaced", pa.int64(), "impressions without a position"),
-            column("nameless", pa.int64(), "searches without a session id"),
+            column("without_position", pa.int64(), "impressions without a position"),
+            column("without_session", pa.int64(), "searches without a session id"),
             column("top_query", pa.int64(), "searches for the most frequent query"),
             column("top_session", pa.int64(), "searches of the most active session"),
             column("shown_at", COUNTS, "impressions at positions 1, 2, … 19, and 20 or lower"),
@@ -91,8 +91,8 @@ LOG_DAYS = Table(
                 null=True,
             ),
             column("rows", pa.int64(), "rows of `impressions`"),
-            column("decided", pa.string(), "time of the decision to accept or discard it, UTC", null=True),
-            column("because", pa.string(), "stated reason of the decision", null=True),
+            column("decided_at", pa.string(), "time of the decision to accept or discard it, UTC", null=True),
+            column("note", pa.string(), "stated reason of the decision", null=True),
         ]
     ),
 )

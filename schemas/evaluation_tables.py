@@ -187,7 +187,7 @@ ONLINE_VERDICTS = Table(
         [
             TENANT,
             column("date", pa.date32(), "day of the search, UTC"),
-            column("arm", pa.string(), "A/B variant that served the search; null for none or several", null=True),
+            column("variant", pa.string(), "A/B variant that served the search; null for none or several", null=True),
             column("search_id", pa.string(), "search id"),
             column("session", pa.string(), "session id, or the search id without a session"),
             QUERY_ID,
@@ -210,12 +210,12 @@ ONLINE_VERDICTS = Table(
 
 ONLINE = Table(
     "online",
-    ("tenant", "arm", "measure"),
+    ("tenant", "variant", "measure"),
     "online metrics of the log, per A/B variant and overall (ScalingNote, 4.6)",
     pa.schema(
         [
             SCOPE,
-            column("arm", pa.string(), "A/B variant; null: the whole log", null=True),
+            column("variant", pa.string(), "A/B variant; null: the whole log", null=True),
             column("measure", pa.string(), "metric, such as abandoned searches (docs/guides/evaluate.md)"),
             column("value", pa.float64(), "share, 0 to 1"),
             column("low", pa.float64(), "lower end, 95 % bootstrap interval over sessions"),
@@ -228,12 +228,12 @@ ONLINE = Table(
 
 ONLINE_PAIRS = Table(
     "online_pairs",
-    ("tenant", "arm", "other", "measure"),
+    ("tenant", "variant", "other", "measure"),
     "paired comparison of A/B variants: first minus second",
     pa.schema(
         [
             SCOPE,
-            column("arm", pa.string(), "first variant"),
+            column("variant", pa.string(), "first variant"),
             column("other", pa.string(), "second variant"),
             column("measure", pa.string(), "as in `online`"),
             column("difference", pa.float64(), "share of the first minus share of the second"),

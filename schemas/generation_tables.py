@@ -72,8 +72,8 @@ WRITTEN_QUERIES = Table(
     ),
 )
 
-SIEVED_QUERIES = Table(
-    "sieved_queries",
+FILTERED_QUERIES = Table(
+    "filtered_queries",
     ("tenant", "query_id"),
     "generated queries with the filter that rejected them, before retrieval",
     pa.schema([TENANT, _ID, column("reason", pa.string(), "reason of the rejection; null if kept", null=True)]),
@@ -146,7 +146,7 @@ GENERATION_TABLES = (
     GENERATION_DOCUMENTS,
     REAL_QUERIES,
     WRITTEN_QUERIES,
-    SIEVED_QUERIES,
+    FILTERED_QUERIES,
     GENERATED_QUERIES,
     GENERATION_CHECK,
     GENERATION_CLUSTERS,

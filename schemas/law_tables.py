@@ -216,16 +216,16 @@ _UNKNOWN = "null without"
 
 LAW_PLAN = Table(
     "law_plan",
-    ("place",),
+    ("rank",),
     "options for the next step, with gain and cost",
     pa.schema(
         [
-            column("place", pa.int64(), "order in `laws plan`, from 1"),
+            column("rank", pa.int64(), "order in `laws plan`, from 1"),
             column("measure", pa.string(), "measure of the gain; null if none", null=True),
             column("source", pa.string(), "source of the labels; null if none", null=True),
             LAW_ENCODER,
             column(
-                "choice",
+                "option",
                 pa.string(),
                 "next step, budget, target, model and labels, label first, judge deeper, another source, larger model",
             ),
@@ -239,7 +239,7 @@ LAW_PLAN = Table(
             column("money", pa.float64(), f"cost; {_UNKNOWN} a price", null=True),
             column("money_low", pa.float64(), "lower end, from the interval of the amount", null=True),
             column("money_high", pa.float64(), "upper end", null=True),
-            column("said", pa.string(), "summary in one sentence"),
+            column("advice", pa.string(), "summary in one sentence"),
         ]
     ),
 )
@@ -291,11 +291,11 @@ NEXT_QUERIES = Table(
             TENANT,
             QUERY_ID,
             column("query", pa.string(), "text of the query"),
-            column("place", pa.int64(), "order in the batch, from 1"),
+            column("rank", pa.int64(), "order in the batch, from 1"),
             column("reason", pa.string(), "cluster without a label, or largest disagreement"),
             column("cluster", pa.int64(), "cluster over the queries of the runs and all candidates"),
             column("cluster_labels", pa.int64(), "labelled training queries in the cluster"),
-            column("turn", pa.int64(), "order among the candidates of the cluster, most frequent first"),
+            column("rank_in_cluster", pa.int64(), "order among the candidates of the cluster, most frequent first"),
             column(
                 "disagreement", pa.float64(), "mean disagreement of the cluster, 0 to 1; null if unknown", null=True
             ),

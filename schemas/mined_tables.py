@@ -22,7 +22,7 @@ IMPRESSIONS = Table(
             column("clicked", pa.bool_(), "true if clicked"),
             column("dwell_seconds", pa.float32(), "dwell time after the click, if logged", null=True),
             column(
-                "arm",
+                "variant",
                 pa.string(),
                 "A/B variant that served the search, or the ranker that contributed the document when interleaving",
                 null=True,
@@ -39,9 +39,13 @@ CLICK_MODEL = Table(
         [
             TENANT,
             column("position", pa.int32(), "rank in the result list, from 1"),
-            column("chance", pa.float64(), "click probability of a document shown at this position, 0 to 1"),
-            column("looked", pa.float64(), "examination probability relative to the most examined position, 0 to 1"),
-            column("risk", pa.float64(), "expected clicks of an impression at this position: -ln(1 - chance)"),
+            column("click_probability", pa.float64(), "click probability of a document shown at this position, 0 to 1"),
+            column(
+                "examination_probability",
+                pa.float64(),
+                "relative to the most examined position, 0 to 1",
+            ),
+            column("hazard", pa.float64(), "expected clicks of an impression here: -ln(1 - click_probability)"),
             column("exposures", pa.int64(), "number of impressions at this position"),
         ]
     ),
@@ -80,7 +84,7 @@ CLICK_EVIDENCE = Table(
                 null=True,
             ),
             column(
-                "looks",
+                "examinations",
                 pa.float64(),
                 "expected number of examined exposures by the click model; null for `paper`",
                 null=True,
@@ -155,8 +159,8 @@ QUERY_KEYS = Table(
     ),
 )
 
-PLANNER_TERMS = Table(
-    "planner_terms",
+LEARNED_TERM_WEIGHTS = Table(
+    "learned_term_weights",
     ("tenant", "term"),
     "term weights learned from the documents and the settled days of the log",
     pa.schema(
@@ -336,7 +340,7 @@ MINED_TABLES = (
     LOG_QUERIES,
     QUERY_CLUSTERS,
     QUERY_KEYS,
-    PLANNER_TERMS,
+    LEARNED_TERM_WEIGHTS,
     QUERY_TERMS,
     ASSOCIATIONS,
     RELEVANCE_EVIDENCE,

@@ -212,7 +212,7 @@ REVIEWER_AGREEMENT = Table(
             column("reviewer", pa.string(), "first reviewer; null: all", null=True),
             column("other", pa.string(), "second reviewer, later in the alphabet; null: all", null=True),
             column("pairs", pa.int64(), "pairs labelled by both; for all: by at least two"),
-            column("alike", pa.int64(), "pairs with equal labels"),
+            column("agreements", pa.int64(), "pairs with equal labels"),
             column("kappa", pa.float64(), "Cohen's kappa of two reviewers; null if undefined", null=True),
             column("kappa_low", pa.float64(), f"lower end, {_BOOTSTRAP}", null=True),
             column("kappa_high", pa.float64(), "upper end", null=True),

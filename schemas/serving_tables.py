@@ -151,8 +151,8 @@ INDEX_RECALL = Table(
     ),
 )
 
-INDEX_FOUND = Table(
-    "index_found",
+INDEX_RESULTS = Table(
+    "index_results",
     ("query", "rank"),
     "top ten of the index for some queries by the base encoder; `darklode index check` repeats them",
     pa.schema(
@@ -174,5 +174,5 @@ SERVING_TABLES = (
     INDEX_QUERIES,
     INDEX_PROBES,
     INDEX_RECALL,
-    INDEX_FOUND,
+    INDEX_RESULTS,
 )

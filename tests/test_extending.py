@@ -26,7 +26,8 @@ from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 import pyarrow as pa
 
 chosen = load_settings(assignments=sys.argv[1:])
-weighter = as_kind(chosen.term_weighting, TermWeighterKind).term_weighter(Tables.empty("planner_terms"), chosen.cache)
+learned = Tables.empty("learned_term_weights")
+weighter = as_kind(chosen.term_weighting, TermWeighterKind).term_weighter(learned, chosen.cache)
 queries = pa.table({"tenant": ["t"], "query_id": ["q"], "text": ["rotate signing secret"]})
 print(json.dumps({
     "retrievers": factories.identities(factories.retrievers(chosen)),

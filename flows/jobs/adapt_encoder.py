@@ -28,7 +28,13 @@ from darklode.pipeline.train.fit.stage import TRAIN, train
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.evaluation import MEASURES, SYSTEMS, TESTED, rank_test_queries
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE, measure_headroom
-from darklode.pipeline.train.release.unjudged import HOLES, NO_JUDGES, UnjudgedJudges, format_unjudged, judge_unjudged
+from darklode.pipeline.train.release.unjudged import (
+    NO_JUDGES,
+    UNJUDGED_STAGE,
+    UnjudgedJudges,
+    format_unjudged,
+    judge_unjudged,
+)
 from darklode.pipeline.train.release.verdict import VERDICT, decide_release, read_verdict, require_lift
 from darklode.schemas.adaptation import METHOD
 from darklode.schemas.run_inputs import AdapterInputs
@@ -116,7 +122,7 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
         Step(HEADROOM_STAGE, call(measure_headroom, base)),
         Step(TRAIN, call(train, adapt.but("tenant", "sources", "min_probability", "unjudged_budget"), base, seed=seed)),
         Step(TESTED, call(rank_test_queries, adapt.only(*METHOD), base)),
-        Step(HOLES, call(judge_unjudged, adapt.unjudged_budget, judges), lambda: contents(base)),
+        Step(UNJUDGED_STAGE, call(judge_unjudged, adapt.unjudged_budget, judges), lambda: contents(base)),
         Step(
             EVALUATE,
             call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
@@ -217,6 +223,6 @@ JOB = Job(
     adapt_encoder,
     AdapterInputs,
     lambda _run, inputs, settings: steps(unopened_base(inputs.encoder, settings), settings),
-    sections=("adapting", "swap", *RUN_SECTIONS),
+    sections=("adapting", "encoder_swap", *RUN_SECTIONS),
     refusals=(NoLift,),
 )

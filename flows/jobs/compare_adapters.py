@@ -20,7 +20,7 @@ from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.release.ablation import COMPARED, compare
 from darklode.pipeline.train.release.comparison import SUMMED, comparison
 from darklode.pipeline.train.release.comparison_page import METHODS, PAGE, by_system, deciding, explain_controls, page
-from darklode.pipeline.train.release.unjudged import COMPARED_HOLES, NO_JUDGES, UnjudgedJudges, judge_unjudged
+from darklode.pipeline.train.release.unjudged import COMPARED_UNJUDGED, NO_JUDGES, UnjudgedJudges, judge_unjudged
 from darklode.schemas.adaptation import SEEDS, Method
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS
 from darklode.schemas.run_inputs import ComparisonInputs
@@ -89,7 +89,7 @@ def steps(
         pairs_step(base, settings),
         Step(COMPARED, call(compare, adapt_settings, base, methods=methods, seeds=seeds)),
         Step(
-            COMPARED_HOLES,
+            COMPARED_UNJUDGED,
             call(judge_unjudged, settings.adapt.unjudged_budget, judges, lists=COMPARISON_LISTS.name),
             lambda: contents(base),
         ),

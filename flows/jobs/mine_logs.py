@@ -236,7 +236,7 @@ def _association_steps(settings: Settings, history: History, spread: Spread) -> 
         Step(
             WEIGHT_TERMS,
             lambda: _weighting(
-                partial(term_weighting.term_weighter, history.learned_tables("planner_terms"), settings.cache),
+                partial(term_weighting.term_weighter, history.learned_tables("learned_term_weights"), settings.cache),
                 learned_spread,
             ),
             untracked=("factory", "spread"),

@@ -191,4 +191,6 @@ def _folder_steps(_run: Run, inputs: TowersInputs, settings: Settings) -> list[S
     return steps(base, pair, inputs.queries, settings)
 
 
-JOB = Job("train-towers", train_towers, TowersInputs, _folder_steps, sections=("distilling", "swap", *RUN_SECTIONS))
+JOB = Job(
+    "train-towers", train_towers, TowersInputs, _folder_steps, sections=("distilling", "encoder_swap", *RUN_SECTIONS)
+)

@@ -45,7 +45,7 @@ class PromptFolder:
     """The files of one prompt.
 
     Attributes:
-        owner: `judge`, `planner` or another reader; built-in prompts are in prompts/OWNER.
+        owner: `judge`, `term_weighting` or another reader; built-in prompts are in prompts/OWNER.
         folder: with the files.
     """
 

@@ -1,7 +1,7 @@
-"""Online measures of a log: clicks, abandoned searches and short result lists, by arm of an experiment.
+"""Online measures of a log: clicks, abandoned searches and short result lists, by variant of an experiment.
 
-An *arm* is a variant of the search that the log names. A search whose results are all of one arm is one side of an A/B
-test. A search with several arms is a team-draft interleaved list: each click is credited to the arm that contributed
+The log names the variant of the ranking. A search whose results are all of one variant is one side of an A/B test. A
+search with several variants is a team-draft interleaved list: each click is credited to the variant that contributed
 the document.
 """
 
@@ -49,7 +49,7 @@ SIZES = {f"judged_{depth}": f"looked_{depth}" for depth in DEPTHS}
 
 COUNTS = "shown clicks searches first early abandoned few clicking sessions won contests".split()
 COUNTS += [f"{name}_{depth}" for depth in DEPTHS for name in ("looked", "judged", "irrelevant")]
-"""Counts per session and arm, in the order of the last axis of `SessionCounts.counts`."""
+"""Counts per session and variant, in the order of the last axis of `SessionCounts.counts`."""
 
 FEW = 5
 """A search with fewer results is short; the measure's name in `MEASURES` states the number too."""
@@ -60,66 +60,71 @@ _DRAWS_AT_ONCE = 200  # permutations per batch; memory grows with batch × sessi
 # A search without a session_id is its own session.
 SHOWN = """
     WITH told AS (
-        SELECT tenant, search_id, doc_id, min(arm) AS arm FROM {impressions} WHERE arm IS NOT NULL
+        SELECT tenant, search_id, doc_id, min(variant) AS variant FROM {impressions} WHERE variant IS NOT NULL
         GROUP BY tenant, search_id, doc_id
     ), shown AS (
-        SELECT p.tenant, p.search_id, p.query_id, p.doc_id, p.position, p.clicked, t.arm,
+        SELECT p.tenant, p.search_id, p.query_id, p.doc_id, p.position, p.clicked, t.variant,
                coalesce(min(p.session_id) OVER (PARTITION BY p.tenant, p.search_id), p.search_id) AS session
         FROM {people} p LEFT JOIN told t USING (tenant, search_id, doc_id)
     )
 """
 
-# Result lists with one arm belong to that arm. A list with several arms is interleaved: the arm with most clicks wins
-# it, and ties share the win.
+# Result lists with one variant belong to that variant. A list with several variants is interleaved: the variant with
+# most clicks wins it, and ties share the win.
 SESSIONS = f"""{SHOWN}
     , searches AS (
-        SELECT tenant, search_id, session, count(DISTINCT arm) AS arms, min(arm) AS arm, count(*) AS shown,
-               count(*) FILTER (clicked) AS clicks, min(position) FILTER (clicked) AS best
+        SELECT tenant, search_id, session, count(DISTINCT variant) AS variants, min(variant) AS variant,
+               count(*) AS shown, count(*) FILTER (clicked) AS clicks, min(position) FILTER (clicked) AS best
         FROM shown GROUP BY ALL
     ), sides AS (
-        SELECT * FROM searches WHERE arms = 1
-        UNION ALL SELECT * REPLACE (NULL AS arm) FROM searches
+        SELECT * FROM searches WHERE variants = 1
+        UNION ALL SELECT * REPLACE (NULL AS variant) FROM searches
     ), teams AS (
-        SELECT s.tenant, s.search_id, s.session, t.arm, count(*) FILTER (t.clicked) AS clicks
-        FROM searches s JOIN shown t USING (tenant, search_id) WHERE s.arms > 1 AND s.clicks > 0 AND t.arm IS NOT NULL
+        SELECT s.tenant, s.search_id, s.session, t.variant, count(*) FILTER (t.clicked) AS clicks
+        FROM searches s JOIN shown t USING (tenant, search_id)
+        WHERE s.variants > 1 AND s.clicks > 0 AND t.variant IS NOT NULL
         GROUP BY ALL
     ), ranked AS (
         SELECT *, max(clicks) OVER one AS most, count(*) OVER same AS share FROM teams
         WINDOW one AS (PARTITION BY tenant, search_id), same AS (PARTITION BY tenant, search_id, clicks)
     ), counted AS (
-        SELECT tenant, session, arm, shown, clicks, 1 AS searches, CAST(coalesce(best = 1, false) AS INTEGER) AS first,
-               CAST(coalesce(best <= 3, false) AS INTEGER) AS early, CAST(clicks = 0 AS INTEGER) AS abandoned,
-               CAST(shown < $few AS INTEGER) AS few, 0.0 AS won, 0 AS contests
+        SELECT tenant, session, variant, shown, clicks, 1 AS searches,
+               CAST(coalesce(best = 1, false) AS INTEGER) AS first,
+               CAST(coalesce(best <= 3, false) AS INTEGER) AS early,
+               CAST(clicks = 0 AS INTEGER) AS abandoned, CAST(shown < $few AS INTEGER) AS few,
+               0.0 AS won, 0 AS contests
         FROM sides
         UNION ALL
-        SELECT tenant, session, arm, 0, 0, 0, 0, 0, 0, 0, CASE WHEN clicks = most THEN 1 / share ELSE 0 END, 1
+        SELECT tenant, session, variant, 0, 0, 0, 0, 0, 0, 0, CASE WHEN clicks = most THEN 1 / share ELSE 0 END, 1
         FROM ranked
     )
-    SELECT tenant, session, arm, CAST(sum(shown) AS BIGINT) AS shown, CAST(sum(clicks) AS BIGINT) AS clicks,
+    SELECT tenant, session, variant, CAST(sum(shown) AS BIGINT) AS shown, CAST(sum(clicks) AS BIGINT) AS clicks,
            CAST(sum(searches) AS BIGINT) AS searches, CAST(sum(first) AS BIGINT) AS first,
            CAST(sum(early) AS BIGINT) AS early, CAST(sum(abandoned) AS BIGINT) AS abandoned,
            CAST(sum(few) AS BIGINT) AS few, CAST(sum(CAST(won AS DECIMAL(18, 9))) AS DOUBLE) AS won,
            CAST(sum(contests) AS BIGINT) AS contests
-    FROM counted GROUP BY tenant, session, arm ORDER BY tenant, session, arm NULLS FIRST
+    FROM counted GROUP BY tenant, session, variant ORDER BY tenant, session, variant NULLS FIRST
 """
 
-# A sampled search represents all searches of its tenant and arm (no or several arms count as null).
+# A sampled search represents all searches of its tenant and variant (no or several variants count as null).
 JUDGED = """
     WITH sizes AS (
-        SELECT tenant, arm, sum(searches) AS searches FROM counted WHERE arm IS NOT NULL GROUP BY tenant, arm
+        SELECT tenant, variant, sum(searches) AS searches FROM counted WHERE variant IS NOT NULL
+        GROUP BY tenant, variant
         UNION ALL
-        SELECT tenant, NULL, sum(CASE WHEN arm IS NULL THEN searches ELSE -searches END) FROM counted GROUP BY tenant
+        SELECT tenant, NULL, sum(CASE WHEN variant IS NULL THEN searches ELSE -searches END) FROM counted
+        GROUP BY tenant
     ), read AS (
-        SELECT v.tenant, session, v.arm, position, relevant,
+        SELECT v.tenant, session, v.variant, position, relevant,
                CAST(greatest(1, searches / $most) AS DECIMAL(18, 6)) AS weight
-        FROM online_verdicts v JOIN sizes s ON v.tenant = s.tenant AND v.arm IS NOT DISTINCT FROM s.arm
+        FROM online_verdicts v JOIN sizes s ON v.tenant = s.tenant AND v.variant IS NOT DISTINCT FROM s.variant
         WHERE relevant IS NOT NULL
     ), sides AS (
-        SELECT * FROM read WHERE arm IS NOT NULL
-        UNION ALL SELECT * REPLACE (NULL AS arm) FROM read
+        SELECT * FROM read WHERE variant IS NOT NULL
+        UNION ALL SELECT * REPLACE (NULL AS variant) FROM read
     )
-    SELECT tenant, session, arm, {counts} FROM sides
-    GROUP BY tenant, session, arm ORDER BY tenant, session, arm NULLS FIRST
+    SELECT tenant, session, variant, {counts} FROM sides
+    GROUP BY tenant, session, variant ORDER BY tenant, session, variant NULLS FIRST
 """
 _DEPTH = """
     count(*) FILTER (position <= {depth}) AS looked_{depth},
@@ -131,23 +136,23 @@ _DEPTH = """
 def online(
     tables: Tables, output: Output, settings: LogSettings, measuring: EvaluateSettings, *, searches: int, seed: int
 ) -> None:
-    """Write each measure for the whole log and each arm, and for every two arms.
+    """Write each measure for the whole log and each variant, and for every two variants.
 
     Sessions are resampled, not impressions, because clicks of a user are dependent. Bots are removed day by day, as for
-    evidence. Memory grows with sessions × arms.
+    evidence. Memory grows with sessions × variants.
 
     Args:
         tables: must contain `impressions`, and `online_verdicts` if there is a judge.
         output: receives `online` and `online_pairs`.
         settings: which users' searches count (bots are left out).
         measuring: numbers of resamples and permutations.
-        searches: maximum number of searches of each tenant and arm that were drawn for the judge; a wrong number
+        searches: maximum number of searches of each tenant and variant that were drawn for the judge; a wrong number
             gives wrong weights.
         seed: random seed of resamples and permutations.
 
     Source: ScalingNote, 4.6; Radlinski, Kurup and Joachims 2008 (team-draft interleaving).
     """
-    daily_counts = [pa.table({name: pa.array([], pa.string()) for name in ("tenant", "session", "arm")})]
+    daily_counts = [pa.table({name: pa.array([], pa.string()) for name in ("tenant", "session", "variant")})]
     days = tables.by_day("impressions", "timestamp")
     for number, (day, parts) in enumerate(days.items()):
         with tables.with_parts("impressions", parts).connect() as connection:
@@ -174,12 +179,12 @@ def online(
 
 
 def _judged_rows(tables: Tables, counted: pa.Table, searches: int) -> pa.Table:
-    """Count the judge's verdicts by tenant, session and arm, to be appended to rows of `SESSIONS`.
+    """Count the judge's verdicts by tenant, session and variant, to be appended to rows of `SESSIONS`.
 
     Args:
         tables: must contain `online_verdicts`.
         counted: rows of `SESSIONS`, for the number of searches that a sampled search represents.
-        searches: maximum number of sampled searches of each tenant and arm.
+        searches: maximum number of sampled searches of each tenant and variant.
     """
     count_columns = ",".join(_DEPTH.format(depth=depth) for depth in DEPTHS)
     with tables.connect() as connection:
@@ -191,101 +196,108 @@ def _judged_rows(tables: Tables, counted: pa.Table, searches: int) -> pa.Table:
 
 @dataclass(frozen=True)
 class SessionCounts:
-    """Counts of one tenant, or of the whole log, by session and arm.
+    """Counts of one tenant, or of the whole log, by session and variant.
 
     Attributes:
-        arms: names of the arms; the first is None and stands for all arms together.
-        counts: counts by session, arm and `COUNTS`, shape (n_sessions, n_arms, n_counts).
+        variants: names of the variants; the first is None and stands for all variants together.
+        counts: counts by session, variant and `COUNTS`, shape (n_sessions, n_variants, n_counts).
     """
 
-    arms: list[str | None]
+    variants: list[str | None]
     counts: Floats
 
     @classmethod
     def from_rows(cls, rows: pa.Table) -> SessionCounts:
         """Sum rows of `SESSIONS`, and of `JUDGED`, of one or several days."""
-        arms = [None, *pc.unique(rows["arm"]).drop_null().sort().to_pylist()]
+        variants = [None, *pc.unique(rows["variant"]).drop_null().sort().to_pylist()]
         session_keys = pc.binary_join_element_wise(rows["tenant"], rows["session"], "\x00").combine_chunks()
         session = session_keys.dictionary_encode().indices.to_numpy()
-        arm = pc.fill_null(pc.index_in(rows["arm"], pa.array(arms[1:], pa.string())), -1).to_numpy() + 1
-        counts = np.zeros((int(session.max()) + 1, len(arms), len(COUNTS)))
+        variant = pc.fill_null(pc.index_in(rows["variant"], pa.array(variants[1:], pa.string())), -1).to_numpy() + 1
+        counts = np.zeros((int(session.max()) + 1, len(variants), len(COUNTS)))
         for column, count in enumerate(COUNTS):
             if count in rows.column_names:
-                np.add.at(counts[:, :, column], (session, arm), pc.fill_null(rows[count], 0).to_numpy())
+                np.add.at(counts[:, :, column], (session, variant), pc.fill_null(rows[count], 0).to_numpy())
         searched = counts[:, :, COUNTS.index("searches")] > 0
         counts[:, :, COUNTS.index("sessions")] = searched
         counts[:, :, COUNTS.index("clicking")] = searched & (counts[:, :, COUNTS.index("clicks")] > 0)
-        return cls(arms, counts)
+        return cls(variants, counts)
 
     def shares(self, chance: ResamplingSettings) -> Iterator[dict[str, Any]]:
-        """Yield rows of `online` without the tenant: each measure of each arm, with its bootstrap interval."""
+        """Yield rows of `online` without the tenant: each measure of each variant, with its bootstrap interval."""
         flat = self.counts.reshape(len(self.counts), -1)
         values = self._values(flat.sum(axis=0))
         resampled = resample(flat, self._values, chance.resamples, chance.seed)
         low, high = np.nanpercentile(np.where(np.isnan(values), 0, resampled), ENDS, axis=0)
-        for arm_index, arm in enumerate(self.arms):
+        for variant_index, variant in enumerate(self.variants):
             for measure_index, (measure, (_, denominator)) in enumerate(MEASURES.items()):
-                measure_sizes = self.counts[:, arm_index, COUNTS.index(SIZES.get(denominator, denominator))]
-                if not np.isnan(values[arm_index, measure_index]):
-                    interval = {"low": low[arm_index, measure_index], "high": high[arm_index, measure_index]}
+                measure_sizes = self.counts[:, variant_index, COUNTS.index(SIZES.get(denominator, denominator))]
+                if not np.isnan(values[variant_index, measure_index]):
+                    interval = {"low": low[variant_index, measure_index], "high": high[variant_index, measure_index]}
                     sizes = {"counted": int(measure_sizes.sum()), "sessions": int((measure_sizes > 0).sum())}
-                    yield {"arm": arm, "measure": measure, "value": values[arm_index, measure_index]} | interval | sizes
+                    yield (
+                        {"variant": variant, "measure": measure, "value": values[variant_index, measure_index]}
+                        | interval
+                        | sizes
+                    )
 
     def pairs(self, chance: ResamplingSettings) -> Rows:
-        """Compute rows of `online_pairs` without the tenant: each later arm against each earlier one."""
+        """Compute rows of `online_pairs` without the tenant: each later variant against each earlier one."""
         values = self._values(self.counts.reshape(len(self.counts), -1).sum(axis=0))
         comparisons = [
-            (other, arm, measure_index)
-            for other, arm in combinations(range(1, len(self.arms)), 2)
+            (other, variant, measure_index)
+            for other, variant in combinations(range(1, len(self.variants)), 2)
             for measure_index in range(len(MEASURES))
-            if not np.isnan(values[arm, measure_index] - values[other, measure_index])
+            if not np.isnan(values[variant, measure_index] - values[other, measure_index])
         ]
         chance = replace(chance, tests=len(comparisons))
         rows = list[dict[str, Any]]()
-        arm_pairs = dict.fromkeys((other, arm) for other, arm, _ in comparisons)
-        p_values = {arm_pair: self._p_values(*arm_pair, chance) for arm_pair in arm_pairs}
-        for other, arm, measure_index in comparisons:
+        variant_pairs = dict.fromkeys((other, variant) for other, variant, _ in comparisons)
+        p_values = {variant_pair: self._p_values(*variant_pair, chance) for variant_pair in variant_pairs}
+        for other, variant, measure_index in comparisons:
             row: dict[str, Any] = {
-                "arm": self.arms[arm],
-                "other": self.arms[other],
+                "variant": self.variants[variant],
+                "other": self.variants[other],
                 "measure": list(MEASURES)[measure_index],
             }
-            row["difference"] = values[arm, measure_index] - values[other, measure_index]
-            row["low"], row["high"] = self._interval(other, arm, measure_index, row["difference"], chance)
-            rows.append(row | {"p": p_values[other, arm][measure_index]})
+            row["difference"] = values[variant, measure_index] - values[other, measure_index]
+            row["low"], row["high"] = self._interval(other, variant, measure_index, row["difference"], chance)
+            rows.append(row | {"p": p_values[other, variant][measure_index]})
         for row, p_holm in zip(rows, holm([row["p"] for row in rows]), strict=True):
             row["p_holm"] = p_holm
         return rows
 
     def _interval(
-        self, other: int, arm: int, number: int, difference: float, chance: ResamplingSettings
+        self, other: int, variant: int, number: int, difference: float, chance: ResamplingSettings
     ) -> tuple[float | None, float | None]:
-        """Compute the interval of the observed difference of two arms in a measure.
+        """Compute the interval of the observed difference of two variants in a measure.
 
-        Returns (None, None) if few or identical sessions would make an arm look certain.
+        Returns (None, None) if few or identical sessions would make a variant look certain.
         """
-        influences = np.stack([self._influence(arm_number, number) for arm_number in (arm, other)])
+        influences = np.stack([self._influence(variant_number, number) for variant_number in (variant, other)])
         has_data = ~np.isnan(influences)
         influences = np.nan_to_num(influences)
         if has_data.sum(axis=1).min() < MIN_CLUSTERS or np.abs(influences).max(axis=1).min() <= 1e-12:
             return None, None
         return linearized_interval(difference, (influences[0] - influences[1])[has_data.any(axis=0)], chance)
 
-    def _influence(self, arm: int, number: int) -> Floats:
-        """Compute the influence of each session on an arm's share, shape (n_sessions,); NaN if the session has no
+    def _influence(self, variant: int, number: int) -> Floats:
+        """Compute the influence of each session on a variant's share, shape (n_sessions,); NaN if the session has no
         data.
         """
-        numerator, denominator = (self.counts[:, arm, COUNTS.index(name)] for name in list(MEASURES.values())[number])
+        numerator, denominator = (
+            self.counts[:, variant, COUNTS.index(name)] for name in list(MEASURES.values())[number]
+        )
         total = denominator.sum()
         return np.where(denominator > 0, (numerator - numerator.sum() / total * denominator) / total, np.nan)
 
-    def _p_values(self, other: int, arm: int, chance: ResamplingSettings) -> Floats:
+    def _p_values(self, other: int, variant: int, chance: ResamplingSettings) -> Floats:
         """Compute the two-sided p-value of each measure's difference, shape (n_measures,).
 
-        Permutation test: arms of single-arm sessions are shuffled, and counts of sessions with both arms are swapped
-        between them. A permutation that leaves an arm without data counts as reaching the difference (conservative).
+        Permutation test: variants of single-variant sessions are shuffled, and counts of sessions with both
+        are swapped between them. A permutation that leaves a variant without data counts as reaching the difference
+        (conservative).
         """
-        sides = self.counts[:, [other, arm]]
+        sides = self.counts[:, [other, variant]]
         present: NDArray[np.bool_] = (sides != 0).any(axis=-1)
         both_counts = _merge_counts(sides[present.all(axis=1)], len(sides))
         single = [
@@ -297,7 +309,7 @@ class SessionCounts:
         random = np.random.default_rng(chance.seed)
 
         def distance(sums: Floats) -> Floats:
-            """Absolute difference of each measure, if one arm has these sums and the other has the rest."""
+            """Absolute difference of each measure, if one variant has these sums and the other has the rest."""
             values = [self._shares(arm_sums) for arm_sums in (sums, total - sums)]
             return np.abs(values[0] - values[1])
 
@@ -317,7 +329,7 @@ class SessionCounts:
         return np.asarray((n_reached + 1) / (chance.signs + 1))
 
     def _values(self, sums: Floats) -> Floats:
-        """Compute measures of all arms from flattened sums, shape (..., n_arms, n_measures); NaN without data."""
+        """Compute all measures from flattened sums, shape (..., n_variants, n_measures); NaN without data."""
         return self._shares(sums.reshape(*sums.shape[:-1], *self.counts.shape[1:]))
 
     @staticmethod

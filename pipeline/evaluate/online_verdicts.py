@@ -25,28 +25,28 @@ from darklode.schemas.mining import LogSettings
 ONLINE_VERDICTS_STAGE = Stage("online_verdicts", 3, ("impressions", "chunks"), ("online_verdicts",))
 
 SEARCHES = 50
-"""Default number of searches per tenant and arm; the judge reads up to 20 documents of each."""
+"""Default number of searches per tenant and variant; the judge reads up to 20 documents of each."""
 BLOCKS = 8
 """Number of blocks of a tenant's queries. The documents of a block are judged and recorded together."""
 
-# Searches with several arms or none are sampled as if they were one more arm.
+# Searches with several variants or none are sampled as if they were one more variant.
 DRAWN = f"""{SHOWN}
     , spelled AS (
         SELECT tenant, search_id, min(query) AS query FROM {{impressions}} GROUP BY tenant, search_id
     ), searches AS (
-        SELECT tenant, search_id, session, CASE WHEN count(DISTINCT arm) = 1 THEN min(arm) END AS arm,
+        SELECT tenant, search_id, session, CASE WHEN count(DISTINCT variant) = 1 THEN min(variant) END AS variant,
                md5_number_lower(concat_ws(chr(0), $seed, 'shown', tenant, $day, search_id)) AS lot
         FROM shown GROUP BY tenant, search_id, session
     ), drawn AS (
         SELECT * FROM searches
-        QUALIFY row_number() OVER (PARTITION BY tenant, arm ORDER BY lot, search_id) <= $most
+        QUALIFY row_number() OVER (PARTITION BY tenant, variant ORDER BY lot, search_id) <= $most
     )
-    SELECT tenant, CAST($day AS DATE) AS date, d.arm, search_id, session, lot, query_id, query, doc_id, position
+    SELECT tenant, CAST($day AS DATE) AS date, d.variant, search_id, session, lot, query_id, query, doc_id, position
     FROM drawn d JOIN shown s USING (tenant, search_id, session) JOIN spelled USING (tenant, search_id)
 """
 LEAST = """
     SELECT * FROM found
-    QUALIFY dense_rank() OVER (PARTITION BY tenant, arm ORDER BY lot, date, search_id) <= $most
+    QUALIFY dense_rank() OVER (PARTITION BY tenant, variant ORDER BY lot, date, search_id) <= $most
 """
 CHOSEN = f"""
     SELECT * EXCLUDE (lot, query), md5_number_lower(query_id) % {BLOCKS} AS block,
@@ -68,15 +68,15 @@ def online_verdicts(
     """Write verdicts on the first documents shown in sampled searches.
 
     Searches are sampled by hash, so the sample stays the same unless new searches come before. The judge sees each
-    query and document once, at most `CHUNKS_SEEN` chunks: at most searches × 20 × 16 per tenant and arm. A document is
-    relevant if one of its chunks is; null if none is and a reply was unreadable, or if it no longer exists. One unit is
-    a block of a tenant's queries.
+    query and document once, at most `CHUNKS_SEEN` chunks: at most searches × 20 × 16 per tenant and variant. A
+    document is relevant if one of its chunks is; null if none is and a reply was unreadable, or if it no longer exists.
+    One unit is a block of a tenant's queries.
 
     Args:
         tables: must contain `impressions` and `chunks`.
         output: receives `online_verdicts`; its facts count labels and judged chunks.
         settings: which users' searches count (bots are left out).
-        searches: number of sampled searches per tenant and arm.
+        searches: number of sampled searches per tenant and variant.
         judge_for: builds a tenant's judge.
         seed: random seed of the sample.
 
@@ -128,7 +128,7 @@ def _draw_searches(tables: Tables, settings: LogSettings, searches: int, seed: i
         return rows
 
 
-OWN = ("date", "arm", "search_id", "session", "query_id", "query", "doc_id", "position")
+OWN = ("date", "variant", "search_id", "session", "query_id", "query", "doc_id", "position")
 """Columns that verdicts take from the sampled rows."""
 
 

@@ -18,12 +18,12 @@ from darklode.pipeline.base.relations import Relation
 from darklode.pipeline.base.segmentation import count_words
 from darklode.pipeline.base.types import Mask
 from darklode.pipeline.prepare.language import drop_other_languages
-from darklode.schemas.generation_tables import REAL_QUERIES, SIEVED_QUERIES, WRITTEN_QUERIES
+from darklode.schemas.generation_tables import FILTERED_QUERIES, REAL_QUERIES, WRITTEN_QUERIES
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import QUERIES
 
 FILTER_GENERATED = Stage(
-    "sieved_queries", 4, ("chunks", REAL_QUERIES.name, WRITTEN_QUERIES.name), (SIEVED_QUERIES.name, QUERIES.name)
+    "filtered_queries", 4, ("chunks", REAL_QUERIES.name, WRITTEN_QUERIES.name), (FILTERED_QUERIES.name, QUERIES.name)
 )
 
 SHORTEST, LONGEST = 5, 95
@@ -55,7 +55,7 @@ def filter_generated(
 
     Args:
         tables: `chunks`, `real_queries` and `written_queries`.
-        output: `sieved_queries` with reasons, and `queries` with the remaining ones.
+        output: `filtered_queries` with reasons, and `queries` with the remaining ones.
         settings: accepted languages.
         documents: the run's `documents`; their words help to identify a query's language.
         copies: whether the writer copies parts of its text by design, so that copies are not dropped.
@@ -86,7 +86,7 @@ def _write(output: Output, candidates: _Candidates, reasons: NDArray[np.object_]
     generated = candidates.generated
     reason_column = pa.array(reasons, pa.string())
     ids = {name: generated[name] for name in ("tenant", "query_id")}
-    output.write(SIEVED_QUERIES.name, SIEVED_QUERIES.rows(ids | {"reason": reason_column}))
+    output.write(FILTERED_QUERIES.name, FILTERED_QUERIES.rows(ids | {"reason": reason_column}))
     is_accepted = pc.is_null(reason_column)
     accepted = candidates.with_language.filter(is_accepted)
     count = accepted.num_rows

@@ -8,18 +8,18 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.generate.realism import cluster_coverage, compare_queries, shares
 from darklode.schemas.generation_tables import (
+    FILTERED_QUERIES,
     GENERATED_QUERIES,
     GENERATION_CHECK,
     GENERATION_CLUSTERS,
     REAL_QUERIES,
-    SIEVED_QUERIES,
     WRITTEN_QUERIES,
 )
 
 OUTCOME = Stage(
     "generated_queries",
     3,
-    (REAL_QUERIES.name, WRITTEN_QUERIES.name, SIEVED_QUERIES.name, "rankings", "pool", "verdicts", "triplets"),
+    (REAL_QUERIES.name, WRITTEN_QUERIES.name, FILTERED_QUERIES.name, "rankings", "pool", "verdicts", "triplets"),
     (GENERATED_QUERIES.name, GENERATION_CHECK.name, GENERATION_CLUSTERS.name),
 )
 
@@ -36,7 +36,7 @@ OUTCOMES = """
                 WHEN p.query_id IS NULL THEN 'its own text is not retrieved'
                 WHEN v.relevant THEN 'less likely than triplets.min_probability'
                 WHEN NOT v.relevant THEN 'judged not relevant' ELSE 'unreadable verdict' END AS reason
-    FROM written_queries w JOIN sieved_queries s USING (tenant, query_id) LEFT JOIN ranks r USING (tenant, query_id)
+    FROM written_queries w JOIN filtered_queries s USING (tenant, query_id) LEFT JOIN ranks r USING (tenant, query_id)
     LEFT JOIN pool p USING (tenant, query_id) LEFT JOIN verdicts v USING (tenant, query_id)
     LEFT JOIN taught t USING (tenant, query_id) ORDER BY w.tenant, w.query_id
 """
@@ -73,7 +73,7 @@ def write_outcome(tables: Tables, output: Output, *, source: str, generator_id: 
         ]
         measure_rows = [{"tenant": tenant, **measure} for measure in measures]
         output.write(GENERATION_CHECK.name, pa.Table.from_pylist(measure_rows, GENERATION_CHECK.schema))
-    _reject(output, rows, tables.read(SIEVED_QUERIES.name))
+    _reject(output, rows, tables.read(FILTERED_QUERIES.name))
     reasons = rows["reason"].drop_null()
     counts = {reason_count["values"]: reason_count["counts"] for reason_count in pc.value_counts(reasons).to_pylist()}
     kept_count = rows.num_rows - len(reasons)

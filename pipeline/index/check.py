@@ -28,7 +28,7 @@ from darklode.pipeline.train.release.compatibility import (
     CheckFinding,
     returns_same,
 )
-from darklode.schemas.serving_tables import INDEX_FOUND, INDEX_QUERIES
+from darklode.schemas.serving_tables import INDEX_QUERIES, INDEX_RESULTS
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class IndexCheck:
 
     @cached_property
     def _recorded_rows(self) -> pa.Table:
-        return self._tables.read(INDEX_FOUND.name)
+        return self._tables.read(INDEX_RESULTS.name)
 
     @property
     def _n_recorded_queries(self) -> int:

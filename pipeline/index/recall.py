@@ -24,15 +24,15 @@ from darklode.pipeline.index.stored_vectors import StoredBlocks
 from darklode.schemas.serving import INDEXES
 from darklode.schemas.serving_tables import (
     INDEX_FILES,
-    INDEX_FOUND,
     INDEX_PROBES,
     INDEX_QUERIES,
     INDEX_RECALL,
+    INDEX_RESULTS,
     INDEXED_TEXTS,
 )
 
 READS = (INDEXED_TEXTS.name, INDEX_FILES.name, INDEX_QUERIES.name, INDEX_PROBES.name)
-RECALL = Stage("index_recall", 2, READS, (INDEX_RECALL.name, INDEX_FOUND.name))
+RECALL = Stage("index_recall", 2, READS, (INDEX_RECALL.name, INDEX_RESULTS.name))
 
 
 DEPTHS = (10, 100)
@@ -120,7 +120,7 @@ def measure_recall(tables: Tables, output: Output, opening: IndexOpening, *, tar
 
     Args:
         tables: the tables of the earlier stages.
-        output: receives `index_recall` and `index_found`.
+        output: receives `index_recall` and `index_results`.
         opening: the built index.
         target: recall@100.
     """
@@ -158,7 +158,7 @@ def measure_updated(tables: Tables, output: Output, opening: IndexOpening, *, ef
 
     Args:
         tables: the tables of the earlier stages.
-        output: receives `index_recall` and `index_found`.
+        output: receives `index_recall` and `index_results`.
         opening: the built index.
         effort: search effort.
     """
@@ -226,7 +226,7 @@ def _write_recall(
     tables: Tables, output: Output, finder: IndexSearcher, parts: list[QueryPart], trial_rows: list[Row], effort: int
 ) -> None:
     """Write the recall of all settings tried, and the results of the recorded queries with the chosen effort."""
-    output.write(INDEX_FOUND.name, _result_rows(tables, finder, parts[0].queries[:RECORDED_QUERIES], effort))
+    output.write(INDEX_RESULTS.name, _result_rows(tables, finder, parts[0].queries[:RECORDED_QUERIES], effort))
     chosen_effort = {"effort": effort, "rerank": finder.rerank}
     rows = [row | {"chosen": chosen_effort.items() <= row.items()} for row in trial_rows]
     output.write(INDEX_RECALL.name, pa.Table.from_pylist(rows, INDEX_RECALL.schema))
@@ -239,13 +239,13 @@ def _write_recall(
 
 
 def _result_rows(tables: Tables, finder: IndexSearcher, queries: Floats, effort: int) -> pa.Table:
-    """Rows of `index_found`."""
+    """Rows of `index_results`."""
     numbers, scores = finder.find(queries, RECORDED_DEPTH, effort)
     texts = tables.read(INDEXED_TEXTS.name, ["text_id", "number"])
     query, rank = np.nonzero(numbers >= 0)
     text_index = pc.index_in(pa.array(numbers[query, rank]), value_set=texts["number"].combine_chunks())
     columns = {"query": pa.array(query), "rank": pa.array(rank + 1), "text_id": texts["text_id"].take(text_index)}
-    return INDEX_FOUND.rows(columns | {"score": pa.array(scores[query, rank])})
+    return INDEX_RESULTS.rows(columns | {"score": pa.array(scores[query, rank])})
 
 
 def _queries_per_second(finder: IndexSearcher, queries: Floats, effort: int) -> float | None:

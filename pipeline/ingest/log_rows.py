@@ -42,7 +42,7 @@ STAGED = pa.schema(
         ("position", pa.int32()),
         ("clicked", pa.bool_()),
         ("dwell_seconds", pa.float32()),
-        ("arm", pa.string()),
+        ("variant", pa.string()),
     ]
 )
 # Sorted impressions with the missing ids added. A search without an id is identified by its session, query and time.
@@ -61,7 +61,7 @@ SELECT * EXCLUDE (day, normal_form) REPLACE (coalesce(event_id,
 ) AS event_id)
 FROM searched
 ORDER BY day, tenant, time, search_id, position NULLS FIRST, doc_id, event_id,
-    clicked, dwell_seconds NULLS FIRST, session_id NULLS FIRST, arm NULLS FIRST, query
+    clicked, dwell_seconds NULLS FIRST, session_id NULLS FIRST, variant NULLS FIRST, query
 """
 
 
@@ -290,9 +290,7 @@ def select_usable(block: RowBlock, rules: LogRules, intake: Intake) -> pa.Table:
 
 def _parse_values(block: RowBlock, rules: LogRules) -> tuple[dict[str, pa.Array], Faults]:
     """Parse the columns of a block; returns the columns of STAGED by name, and the faults of the values."""
-    # The table column `arm` is called `variant` in the settings.
-    roles = {name: name for name in (*STAGED.names, "timestamp")} | {"arm": "variant"}
-    columns = {name: block.columns.get(role, block.nulls()) for name, role in roles.items()}
+    columns = {name: block.columns.get(name, block.nulls()) for name in (*STAGED.names, "timestamp")}
     times, time_faults = read_times(columns["timestamp"], rules.settings.time_zone)
     positions, bad_positions = read_positions(columns["position"])
     clicks, bad_clicks = read_clicks(columns["clicked"])
@@ -311,7 +309,7 @@ def _parse_values(block: RowBlock, rules: LogRules) -> tuple[dict[str, pa.Array]
         first_day, last_day = rules.days
         is_outside = pc.or_(pc.less(days, first_day), pc.greater(days, last_day))
         faults.append(("outside its partition's days", mask(is_outside)))
-    ids = {role: blank_to_null(columns[role]) for role in ("event_id", "search_id", "session_id", "doc_id", "arm")}
+    ids = {role: blank_to_null(columns[role]) for role in ("event_id", "search_id", "session_id", "doc_id", "variant")}
     typed = {"day": days, "time": times.cast(pa.int64()), "position": positions, "clicked": clicks}
     query = spellings(columns["query"], masking=rules.settings.mask_personal_data)
     query_columns = {"tenant": columns["tenant"], "query": query, "normal_form": normal_form(query)}

@@ -53,8 +53,8 @@ def compare_sources(rows: pa.Table, laws: Mapping[LawKey, LawResult]) -> list[Ro
             gain_text = format.measured_gain(gain, key.measure)
             sentence = format.other_source(key.label, OWN_LABELS, size, gain_text, equivalent)
             money = {"money": 0.0} if key.source in FREE_SOURCES else {}
-            choice = key._asdict() | {"choice": "another source", "unit": "queries"}
-            plan_rows.append(choice | {"amount": float(size), "said": sentence} | _gain_columns(gain) | money)
+            choice = key._asdict() | {"option": "another source", "unit": "queries"}
+            plan_rows.append(choice | {"amount": float(size), "advice": sentence} | _gain_columns(gain) | money)
     return plan_rows
 
 
@@ -111,8 +111,8 @@ def compare_models(
             money = _extra_cost(costs, small, large, request)
             gain_text = format.measured_gain(gain, key.measure)
             sentence = format.larger_model(key.source, (small, large), size, gain_text, money)
-            choice = key._asdict() | {"choice": "larger model", "unit": "parameters"}
-            figures = {"amount": large - small, "money": money, "said": sentence}
+            choice = key._asdict() | {"option": "larger model", "unit": "parameters"}
+            figures = {"amount": large - small, "money": money, "advice": sentence}
             plan_rows.append(choice | figures | _gain_columns(gain))
     return plan_rows
 
@@ -149,7 +149,7 @@ def judge_deeper(costs: MeasuredCosts) -> list[Row]:
     calls_per_positive = sum(depth["calls"] for depth in judged_depths) / max(n_positives, 1)
     sentence = format.deeper_judging(next_depth, deepest_judged, money, calls_per_positive)
     figures = {"amount": float(next_depth["calls"]), "unit": "calls", "money": money}
-    return [{"measure": None, "source": None, "choice": "judge deeper", "said": sentence} | figures]
+    return [{"measure": None, "source": None, "option": "judge deeper", "advice": sentence} | figures]
 
 
 def _paired_gain(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, float, float]:

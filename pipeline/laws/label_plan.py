@@ -160,7 +160,7 @@ class LawPlan:
         """
         prefix = format.plan_head(self.key.measure, self.key.label, self.now)
         unit = {"unit": "queries"} if "amount" in figures else {}
-        return self.key._asdict() | {"choice": choice, "said": f"{prefix}{sentence}."} | unit | figures
+        return self.key._asdict() | {"option": choice, "advice": f"{prefix}{sentence}."} | unit | figures
 
     def plan_labels(self, full_fit: Fit, seed: int) -> list[Row]:
         """Rows for a law of D: the cost of the next step, what the budget buys, and the cost of the target.

@@ -93,19 +93,20 @@ CHOSEN = """
         SELECT cluster, count(*) FILTER (labelled AND NOT held) AS labels,
                avg(disagreement ORDER BY n) FILTER (NOT held) AS disagreement
         FROM {numbered} JOIN clustered USING (n) GROUP BY cluster
-    ), turns AS (
+    ), ordered AS (
         SELECT a.tenant, a.query_id, a.text AS query, cluster, c.labels AS cluster_labels, c.disagreement,
                CAST(asked AS BIGINT) AS count,
-               row_number() OVER (PARTITION BY cluster ORDER BY asked DESC, a.n) AS turn
+               row_number() OVER (PARTITION BY cluster ORDER BY asked DESC, a.n) AS rank_in_cluster
         FROM alike a JOIN clustered USING (n) JOIN clusters c USING (cluster) WHERE copy = 1
     )
     SELECT tenant, query_id, query,
            row_number() OVER (
-               ORDER BY cluster_labels = 0 AND turn = 1 DESC, turn, disagreement DESC NULLS LAST, count DESC, query_id
-           ) AS place,
+               ORDER BY cluster_labels = 0 AND rank_in_cluster = 1 DESC, rank_in_cluster,
+                        disagreement DESC NULLS LAST, count DESC, query_id
+           ) AS rank,
            CASE WHEN cluster_labels = 0 THEN $fresh ELSE $disputed END AS reason,
-           CAST(cluster AS BIGINT) AS cluster, cluster_labels, turn, disagreement, count
-    FROM turns ORDER BY place
+           CAST(cluster AS BIGINT) AS cluster, cluster_labels, rank_in_cluster, disagreement, count
+    FROM ordered ORDER BY rank
 """
 
 

@@ -50,16 +50,16 @@ TRAINED = """
 """
 
 PLANS = """
-    SELECT measure, source, encoder, choice, amount, amount_low, amount_high, unit, gain, gain_low, gain_high, money,
+    SELECT measure, source, encoder, option, amount, amount_low, amount_high, unit, gain, gain_low, gain_high, money,
            money_low, money_high
-    FROM law_plan ORDER BY place
+    FROM law_plan ORDER BY rank
 """
 
 COSTS = "SELECT item, value, low, high, basis FROM law_costs ORDER BY item"
 
 DEPTHS = "FROM depth_costs ORDER BY from_rank"
 
-BATCH = "SELECT place, query_id, query, reason, cluster, cluster_labels, disagreement, count FROM next_queries"
+BATCH = "SELECT rank, query_id, query, reason, cluster, cluster_labels, disagreement, count FROM next_queries"
 
 READING = f"""\
 For measures where more is better, the loss is 1 − value. The largest size is held out of the fits `without the
@@ -124,13 +124,13 @@ def _plan(tables: Tables) -> list[tuple[str, pa.Table, str]]:
         ("The plan", tables.sql(PLANS), PLANNING + lines),
         ("Cost of labels", tables.sql(COSTS), ""),
         ("By pool depth", tables.sql(DEPTHS), DEEPER),
-        ("Queries to label next", tables.sql(f"{BATCH} ORDER BY place LIMIT {N_LISTED}"), CHOOSING),
+        ("Queries to label next", tables.sql(f"{BATCH} ORDER BY rank LIMIT {N_LISTED}"), CHOOSING),
     ]
 
 
 def plan_sentences(tables: Tables) -> list[str]:
     """The plan as sentences."""
-    return list(tables.sql("SELECT said FROM law_plan ORDER BY place")["said"].to_pylist())
+    return list(tables.sql("SELECT advice FROM law_plan ORDER BY rank")["advice"].to_pylist())
 
 
 def law_sentences(tables: Tables) -> list[str]:

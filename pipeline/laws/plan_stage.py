@@ -70,7 +70,7 @@ def law_plan(
         *compare_models(rows, laws, costs, priced_request),
         *judge_deeper(costs),
     ]
-    plan_rows = [{"place": place} | row for place, row in enumerate(plan_rows, 1)]
+    plan_rows = [{"rank": rank} | row for rank, row in enumerate(plan_rows, 1)]
     output.write(LAW_PLAN.name, pa.Table.from_pylist(plan_rows, schema=LAW_PLAN.schema))
     for name, table in zip((LAW_COSTS.name, DEPTH_COSTS.name), costs.tables(), strict=True):
         output.write(name, table)

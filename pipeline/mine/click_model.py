@@ -56,7 +56,7 @@ SHARES = """
 RATIOS = """
     WITH pairs AS (
         SELECT tenant, sum(clicks) AS clicks,
-               sum((seen.exposures - clicks * 0.5) * CAST(risk AS DECIMAL(18, 6))) AS expected
+               sum((seen.exposures - clicks * 0.5) * CAST(hazard AS DECIMAL(18, 6))) AS expected
         FROM seen JOIN click_model USING (tenant, position) GROUP BY tenant, query_id, doc_id
     )
     SELECT tenant, CAST(clicks AS DOUBLE) AS clicks, round(CAST(expected AS DOUBLE), 3) AS expected, count(*) AS pairs
@@ -130,9 +130,9 @@ def _fit_tenant(connection: duckdb.DuckDBPyConnection, shares: pa.Table, tenant:
         # Scaled so that the expected clicks add up to the actual clicks.
         expected = examined * (expected @ exposures) / max(examined @ exposures, 1e-9)
     learned = {
-        "chance": expected,
-        "looked": examined,
-        "risk": -np.log1p(-np.minimum(expected, MAX_CLICK_PROBABILITY)),
+        "click_probability": expected,
+        "examination_probability": examined,
+        "hazard": -np.log1p(-np.minimum(expected, MAX_CLICK_PROBABILITY)),
     }
     rounded = {name: np.round(values, 6) for name, values in learned.items()}
     return CLICK_MODEL.rows({name: tenant_shares[name] for name in ("tenant", "position", "exposures")} | rounded)

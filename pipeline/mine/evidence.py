@@ -45,9 +45,10 @@ EVIDENCE_OF_A_DAY = """
            count(*) FILTER (exposed) AS exposures,
            count(*) FILTER (clicked) AS clicks,
            count(*) FILTER (clicked AND coalesce(dwell_seconds >= $dwell, true)) AS satisfied,
-           CAST(sum(CAST(risk AS DECIMAL(18, 6)) * CASE WHEN clicked THEN 0.5 ELSE 1 END) AS DOUBLE) AS expected,
-           CAST(sum(CAST(CASE WHEN NOT $skipped THEN looked WHEN looked >= 0 THEN 1 END AS DECIMAL(18, 6)))
-                FILTER (exposed) AS DOUBLE) AS looks
+           CAST(sum(CAST(hazard AS DECIMAL(18, 6)) * CASE WHEN clicked THEN 0.5 ELSE 1 END) AS DOUBLE) AS expected,
+           CAST(sum(CAST(CASE WHEN NOT $skipped THEN examination_probability
+                                   WHEN examination_probability >= 0 THEN 1 END AS DECIMAL(18, 6)))
+                FILTER (exposed) AS DOUBLE) AS examinations
     FROM placed p
     ASOF LEFT JOIN click_model m ON p.tenant = m.tenant AND p.place >= m.position
     GROUP BY p.tenant, query_id, doc_id ORDER BY p.tenant, query_id, doc_id

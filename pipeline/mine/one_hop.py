@@ -19,7 +19,7 @@ from darklode.schemas.mining import ClickSettings
 TOTALS = """
     SELECT tenant, query_id, doc_id, sum(exposures) AS exposures, sum(clicks) AS clicks, sum(satisfied) AS satisfied,
            CAST(sum(CAST(expected AS DECIMAL(18, 9))) AS DOUBLE) AS expected,
-           CAST(sum(CAST(looks AS DECIMAL(18, 9))) AS DOUBLE) AS looks,
+           CAST(sum(CAST(examinations AS DECIMAL(18, 9))) AS DOUBLE) AS examinations,
            min(date) AS shown_on, min(date) FILTER (satisfied > 0) AS date,
            md5_number_lower(concat_ws(chr(0), $seed, tenant, query_id, doc_id)) AS lot
     FROM click_evidence SEMI JOIN {queries} USING (tenant, query_id)
@@ -43,7 +43,7 @@ SKIPPED = """
     SELECT tenant, query_id, doc_id, shown_on, lot FROM {totals} t
     ANTI JOIN relevance_evidence r
       ON r.tenant = t.tenant AND r.query_id = t.query_id AND r.positive_id = t.doc_id
-    WHERE clicks = 0 AND coalesce(looks, exposures) >= $min_exposures
+    WHERE clicks = 0 AND coalesce(examinations, exposures) >= $min_exposures
 """
 
 # Any click, however short, rules a document out as a ranker's negative.

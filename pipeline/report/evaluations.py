@@ -32,14 +32,14 @@ def summary_tables(tables: Tables) -> dict[str, pa.Table]:
 
 
 def log_summary_tables(tables: Tables) -> dict[str, pa.Table]:
-    """Tables by title: online measures of the log overall and per experiment arm, and differences between arms.
+    """Tables by title: online measures of the log overall and per experiment variant, and differences between variants.
 
     Args:
         tables: must contain `online` and `online_pairs`, and `online_verdicts` if a judge checked shown documents.
     """
     shares, pairs = (_all_tenants(tables, name) for name in ("online", "online_pairs"))
     rows = [
-        {"measure": row["measure"], "arm": row["arm"] or "(all)", "share": round(row["value"], DIGITS)}
+        {"measure": row["measure"], "variant": row["variant"] or "(all)", "share": round(row["value"], DIGITS)}
         | {"interval": _format_interval(row, ""), "of": row["counted"]}
         for row in shares
     ]
@@ -49,8 +49,8 @@ def log_summary_tables(tables: Tables) -> dict[str, pa.Table]:
         else {}
     )
     if pairs:
-        tables_by_title["Differences between arms"] = [
-            {"measure": row["measure"], "arm": row["arm"], "against": row["other"]}
+        tables_by_title["Differences between variants"] = [
+            {"measure": row["measure"], "variant": row["variant"], "against": row["other"]}
             | {"interval": _format_interval(row, "+"), "p_holm": round(row["p_holm"], DIGITS)}
             for row in pairs
         ]

@@ -210,7 +210,7 @@ triplet_sources = Statistic("""
 """Triplets of mined runs by source: totals, per split, and those without a negative."""
 
 days = Statistic("""
-    SELECT date, tenant, state, rows, array_to_string(reasons, '; ') AS reasons, decided, because
+    SELECT date, tenant, state, rows, array_to_string(reasons, '; ') AS reasons, decided_at, note
     FROM log_days WHERE state <> 'admitted' OR len(reasons) > 0 ORDER BY date DESC, tenant
 """)
 """Days of the log that are held back, discarded, accepted or missing, or have remarks; newest first."""
@@ -361,7 +361,7 @@ fitted_thresholds = Statistic("""
 """Current threshold and the threshold with the highest kappa, overall and per tenant; empty if none was fitted."""
 
 reviewers = Statistic("""
-    SELECT coalesce(reviewer, 'all') AS reviewer, other, pairs, alike, kappa, kappa_low, kappa_high,
+    SELECT coalesce(reviewer, 'all') AS reviewer, other, pairs, agreements, kappa, kappa_low, kappa_high,
            alpha, alpha_low, alpha_high
     FROM reviewer_agreement ORDER BY reviewer_agreement.reviewer NULLS LAST, other
 """)

@@ -13,9 +13,9 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
 from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.search import QUERY_BLOCK
 from darklode.pipeline.serve.run_search import TenantIndex
-from darklode.schemas.adaptation_tables import SWAP
+from darklode.schemas.adaptation_tables import ENCODER_SWAP
 
-SWAP_STAGE = Stage("swap", 2, (), (SWAP.name,))
+ENCODER_SWAP_STAGE = Stage("encoder_swap", 2, (), (ENCODER_SWAP.name,))
 
 DEPTH, MAX_TITLES = 10, 3
 ORDER = [("overlap", "ascending"), ("searches", "descending"), ("query", "ascending")]
@@ -26,7 +26,7 @@ def swap(live: pa.Table, output: Output, *, index: TenantIndex, base: Factory, a
 
     Args:
         live: query and number of searches (null: unknown).
-        output: receives `swap`.
+        output: receives `encoder_swap`.
         index: the searched texts.
         base: the retriever before.
         adapted: the retriever after.
@@ -36,9 +36,9 @@ def swap(live: pa.Table, output: Output, *, index: TenantIndex, base: Factory, a
         block = live.slice(start, QUERY_BLOCK)
         parts.append(_compare_systems(block, index, base, adapted))
         output.progress(start + block.num_rows, live.num_rows)
-    rows = pa.concat_tables([SWAP.empty(), *parts])
-    output.write(SWAP.name, rows.sort_by(ORDER))
-    output.count(FunnelStep("swap", "queries", live.num_rows, "queries", rows.num_rows))
+    rows = pa.concat_tables([ENCODER_SWAP.empty(), *parts])
+    output.write(ENCODER_SWAP.name, rows.sort_by(ORDER))
+    output.count(FunnelStep("encoder_swap", "queries", live.num_rows, "queries", rows.num_rows))
 
 
 def _compare_systems(live: pa.Table, index: TenantIndex, base: Factory, adapted: Factory) -> pa.Table:
@@ -49,7 +49,7 @@ def _compare_systems(live: pa.Table, index: TenantIndex, base: Factory, adapted:
         len(set(result_ids) & set(other))
         for result_ids, other in zip(*(result_ids.to_pylist() for result_ids in lists.values()), strict=True)
     ]
-    return SWAP.rows(
+    return ENCODER_SWAP.rows(
         {
             "tenant": pa.repeat(index.tenant, n),
             "query": live["query"],

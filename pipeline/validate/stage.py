@@ -167,5 +167,5 @@ def _all(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object
     yield _counts(len(yes), int(((yes == 0) | (no == 0)).sum())) | estimate.columns("alpha")
 
 
-def _counts(pairs: int, alike: int) -> dict[str, object]:
-    return {"pairs": pairs, "alike": alike}
+def _counts(pairs: int, agreements: int) -> dict[str, object]:
+    return {"pairs": pairs, "agreements": agreements}

@@ -205,7 +205,7 @@ def adapted_tables(run: Run) -> Run:
         | dict(zip(listed, (["a"], ["A"], ["a"], ["A"]), strict=True)),
     ]
     rows = {"training_log": log, "adaptation_trials": trials, "evaluation_pairs": pairs, "headroom": reached}
-    rows |= {"adapter_verdict": [verdict | {"share": 1.0, "validation_queries": 120}], "swap": swap}
+    rows |= {"adapter_verdict": [verdict | {"share": 1.0, "validation_queries": 120}], "encoder_swap": swap}
     for name, listed_rows in rows.items():
         put(run, name, pa.Table.from_pylist(listed_rows, schema=TABLES[name].schema))
     write_inputs(run, AdapterInputs(runs=["runs/first"], encoder="tiny"))

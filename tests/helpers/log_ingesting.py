@@ -23,7 +23,7 @@ FULL = {
     "position": 2,
     "clicked": True,
     "dwell_seconds": 3.5,
-    "arm": "blue",
+    "variant": "blue",
     "tenant": "acme",
 }
 """A row of a log, with every column."""

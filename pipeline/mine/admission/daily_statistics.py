@@ -25,11 +25,11 @@ FIGURES = """
     sums AS (
         SELECT tenant, count(*) AS impressions, count(*) FILTER (clicked) AS clicks,
                count(DISTINCT query_id) AS queries, count(DISTINCT doc_id) AS documents,
-               count(*) FILTER (position IS NULL) AS unplaced
+               count(*) FILTER (position IS NULL) AS without_position
         FROM {people} GROUP BY tenant
     ), searches AS (
         SELECT tenant, count(*) AS searches, count(DISTINCT session_id) AS sessions,
-               count(*) FILTER (session_id IS NULL) AS nameless
+               count(*) FILTER (session_id IS NULL) AS without_session
         FROM searched GROUP BY tenant
     ), top_queries AS (
         SELECT tenant, max(n) AS top_query
@@ -54,7 +54,8 @@ FIGURES = """
     SELECT tenant, CAST($day AS DATE) AS date, rows, rows - shown AS repeats, shown - coalesce(impressions, 0) AS bots,
            coalesce(impressions, 0) AS impressions, coalesce(searches, 0) AS searches, coalesce(clicks, 0) AS clicks,
            coalesce(sessions, 0) AS sessions, coalesce(queries, 0) AS queries, coalesce(documents, 0) AS documents,
-           coalesce(unplaced, 0) AS unplaced, coalesce(nameless, 0) AS nameless, coalesce(top_query, 0) AS top_query,
+           coalesce(without_position, 0) AS without_position,
+           coalesce(without_session, 0) AS without_session, coalesce(top_query, 0) AS top_query,
            coalesce(top_session, 0) AS top_session, shown_at, clicked_at, searched_at
     FROM tenants JOIN all_shown USING (tenant) JOIN placed USING (tenant) JOIN timed USING (tenant)
     LEFT JOIN sums USING (tenant) LEFT JOIN searches USING (tenant)

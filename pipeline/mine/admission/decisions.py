@@ -22,7 +22,7 @@ class Decision:
         day: ISO date.
         tenant: the tenant that the decision is about; None: all tenants.
         verdict: accepted or discarded.
-        because: the reason that the person gave, if any.
+        note: the reason that the person gave, if any.
         at: time of the decision, ISO format, UTC.
         file_fingerprint: fingerprint of the day's files; if other files replace them, the decision no longer applies.
     """
@@ -30,7 +30,7 @@ class Decision:
     day: str
     tenant: str | None
     verdict: Verdict
-    because: str | None
+    note: str | None
     at: str
     file_fingerprint: str
 
@@ -45,7 +45,7 @@ class DecisionRequest:
 
     accept: Sequence[str] = ()
     discard: Sequence[str] = ()
-    because: str | None = None
+    note: str | None = None
 
     def decisions(self, marks: Mapping[str, str]) -> Iterator[Decision]:
         """Turn the request into decisions about the present files.
@@ -66,7 +66,7 @@ class DecisionRequest:
             iso_date = _normalize_date(day)
             if iso_date not in marks:
                 raise SettingsError(f"the log has no day {iso_date}; `darklode status RUN` lists the days held back")
-            yield Decision(iso_date, tenant or None, verdict, self.because, now, marks[iso_date])
+            yield Decision(iso_date, tenant or None, verdict, self.note, now, marks[iso_date])
 
 
 def _normalize_date(day: str) -> str:

@@ -57,8 +57,8 @@ MEASURES = (
     AdmissionMeasure("clicks_per_search", "ratio", "both", RATIO, "clicks a search"),
     AdmissionMeasure("repeats", "share", "high", SHARE, "of the rows repeat others or are clicks on their own"),
     AdmissionMeasure("bots", "share", "high", SHARE, "of the impressions are bots'"),
-    AdmissionMeasure("unplaced", "share", "high", SHARE, "of the impressions have no place"),
-    AdmissionMeasure("nameless", "share", "high", SHARE, "of the searches have no session"),
+    AdmissionMeasure("without_position", "share", "high", SHARE, "of the impressions have no place"),
+    AdmissionMeasure("without_session", "share", "high", SHARE, "of the searches have no session"),
     AdmissionMeasure("top_query", "share", "high", SHARE, "of the searches are for one query"),
     AdmissionMeasure("top_session", "share", "high", SHARE, "of the searches are one session's"),
     AdmissionMeasure("known_queries", "share", "low", SHARE, "of the searches are for queries of earlier days"),
@@ -79,8 +79,8 @@ RATIOS = {
 SHARES = {
     "repeats": ("repeats", "rows"),
     "bots": ("bots", "shown"),
-    "unplaced": ("unplaced", "impressions"),
-    "nameless": ("nameless", "searches"),
+    "without_position": ("without_position", "impressions"),
+    "without_session": ("without_session", "searches"),
     "top_query": ("top_query", "searches"),
     "top_session": ("top_session", "searches"),
 }

@@ -141,7 +141,7 @@ def _decide_states(
                 bool(tenant_reasons) and settings.hold_anomalous_days,
                 decision,
             )
-            decision_columns = {"decided": decision.at, "because": decision.because} if decision else {}
+            decision_columns = {"decided_at": decision.at, "note": decision.note} if decision else {}
             rows.append(
                 row | {"date": date.fromisoformat(day), "state": state, "reasons": tenant_reasons} | decision_columns
             )

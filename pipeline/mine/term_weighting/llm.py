@@ -27,7 +27,7 @@ def term_weighting_prompt(name: str = "default") -> ChatPrompt:
     Raises:
         SettingsError: the prompt does not exist or is invalid.
     """
-    return ChatPrompt.load("planner", name, "query")
+    return ChatPrompt.load("term_weighting", name, "query")
 
 
 def importances(reply: object, query: str, tokens: Tokenizer) -> dict[str, float]:

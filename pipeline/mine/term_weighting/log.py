@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest
 from darklode.pipeline.mine.term_weighting.port import TermWeighter, Tokenizer, weigh_terms
-from darklode.schemas.mined_tables import PLANNER_TERMS
+from darklode.schemas.mined_tables import LEARNED_TERM_WEIGHTS
 
 UNSEEN = 1.0
 """Weight of a term that neither documents nor log contain: the maximum of a learned weight."""
@@ -25,7 +25,7 @@ class LogTermWeighter(TermWeighter):
     unseen, has no terms.
 
     Args:
-        learned: rows of `planner_terms`.
+        learned: rows of `learned_term_weights`.
         version: fingerprint of these rows.
     """
 
@@ -112,7 +112,7 @@ def _adjacent_pairs(terms: list[str]) -> Iterator[str]:
 
 
 FIT_TERM_WEIGHTS = Stage(
-    "fit_term_weights", 3, (), ("planner_terms",), consults=("documents", "log_queries", "click_evidence")
+    "fit_term_weights", 3, (), ("learned_term_weights",), consults=("documents", "log_queries", "click_evidence")
 )
 
 MIN_PAIR_TEXTS = 5
@@ -215,7 +215,7 @@ def fit_term_weights(tables: Tables, output: Output, *, through: date | None) ->
 
     Args:
         tables: tables that contain these three.
-        output: receives `planner_terms`.
+        output: receives `learned_term_weights`.
         through: last day to learn from; None: documents only.
     """
     with tables.connect() as connection:
@@ -228,8 +228,13 @@ def fit_term_weights(tables: Tables, output: Output, *, through: date | None) ->
         learned = connection.sql(_WEIGHTS).to_arrow_table()
     for start in range(0, learned.num_rows, PART_ROWS):
         piece = learned.slice(start, PART_ROWS)
-        output.write("planner_terms", PLANNER_TERMS.rows({name: piece[name] for name in piece.column_names}))
-    output.facts |= {"version": digest(output.parts["planner_terms"]), "through": through and through.isoformat()}
+        output.write(
+            "learned_term_weights", LEARNED_TERM_WEIGHTS.rows({name: piece[name] for name in piece.column_names})
+        )
+    output.facts |= {
+        "version": digest(output.parts["learned_term_weights"]),
+        "through": through and through.isoformat(),
+    }
     output.count(FunnelStep("fit_term_weights", "documents", tables.rows("documents"), "terms", learned.num_rows))
 
 

@@ -16,11 +16,11 @@ DEPTH = 10
 MAX_QUERIES, MAX_TITLES = 20, 5
 
 OVERLAPS = """
-    SELECT overlap, count(*) AS queries, CAST(sum(searches) AS BIGINT) AS searches FROM swap
+    SELECT overlap, count(*) AS queries, CAST(sum(searches) AS BIGINT) AS searches FROM encoder_swap
     GROUP BY overlap ORDER BY overlap
 """
 CHANGED = f"""
-    SELECT query, searches, overlap, base_ids, adapted_ids, base_titles, adapted_titles FROM swap
+    SELECT query, searches, overlap, base_ids, adapted_ids, base_titles, adapted_titles FROM encoder_swap
     WHERE overlap < {DEPTH} ORDER BY overlap, searches DESC NULLS LAST, query LIMIT {MAX_QUERIES}
 """
 
@@ -69,7 +69,7 @@ def _result_texts(row: dict[str, Any], system: str, other: str, role: str) -> li
 
 
 SECTION = FigureSection(
-    "swap",
+    "encoder_swap",
     "Changes for live queries",
     (
         Figure(
@@ -78,7 +78,7 @@ SECTION = FigureSection(
             "Queries by number of texts that are in the top 10 of both encoders. This shows change, not improvement.",
             sql_source(OVERLAPS),
             _overlaps,
-            ("swap",),
+            ("encoder_swap",),
             wide=True,
         ),
         Figure(
@@ -87,7 +87,7 @@ SECTION = FigureSection(
             "Titles removed from and added to the top 10; frequent queries first.",
             sql_source(CHANGED),
             _changed_queries,
-            ("swap",),
+            ("encoder_swap",),
             wide=True,
         ),
     ),

@@ -63,16 +63,16 @@ SECTION = FigureSection(
         Figure(
             "online",
             "Online measures of the log",
-            "Shares over all searches and per experiment arm, with 95 % bootstrap intervals over sessions. An "
-            "interleaved list is won by the arm with more clicks. irrelevant is judged on a sample of searches "
+            "Shares over all searches and per experiment variant, with 95 % bootstrap intervals over sessions. An "
+            "interleaved list is won by the variant with more clicks. irrelevant is judged on a sample of searches "
             "(online_verdicts.judge_id; labels of the embedded judge are weak).",
             lambda source: _all_tenants(source, "online"),
             needs=("online",),
         ),
         Figure(
             "online-pairs",
-            "Differences between arms",
-            "Difference between two experiment arms; p_holm is corrected for all comparisons.",
+            "Differences between variants",
+            "Difference between two experiment variants; p_holm is corrected for all comparisons.",
             lambda source: _all_tenants(source, "online_pairs"),
             needs=("online_pairs",),
         ),

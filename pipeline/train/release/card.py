@@ -101,7 +101,7 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
     yield "Adapted minus base", tables.sql(PAIRS), PARTS
     yield "Scores", tables.sql(SYSTEMS), "`ceiling` is the score of a perfect ranking."
-    yield "Labels in the top ten", tables.read("adapter_holes"), HOLES
+    yield "Labels in the top ten", tables.read("unjudged_results"), HOLES
     yield "Training data", tables.sql(LEARNED), ""
     yield "Headroom", tables.read("headroom"), "On the validation queries, before training."
     yield (

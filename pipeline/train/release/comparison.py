@@ -43,7 +43,7 @@ def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, se
     """Write each system's mean of each measure and its difference to the base and to the control, for each query part.
 
     Args:
-        tables: `comparison_lists`, and the tables of the stage `comparison_holes`.
+        tables: `comparison_lists`, and the tables of the stage `comparison_unjudged_results`.
         output: receives `comparison_queries` and `comparison`.
         settings: numbers of resamples and permutations.
         seed: seed of the resamples and of the permutations.

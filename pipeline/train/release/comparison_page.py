@@ -13,7 +13,7 @@ from darklode.pipeline.train.release.ablation import COMPARED
 from darklode.pipeline.train.release.baselines import BM25, CLOZE, JOINT, SHUFFLED
 from darklode.pipeline.train.release.verdict import DECIDES
 from darklode.schemas.adaptation import Method
-from darklode.schemas.adaptation_tables import ADAPTER_HOLES, COMPARISON
+from darklode.schemas.adaptation_tables import COMPARISON, UNJUDGED_RESULTS
 
 PAGE = "comparison.md"
 
@@ -99,7 +99,7 @@ def page(run: Run, sources: list[str]) -> bytes:
     tables = [
         (f"Test queries: {part}", by_system(run, part), "") for part in sorted(parts, key=lambda part: part != first)
     ]
-    filled = run.tables(ADAPTER_HOLES.name).read(ADAPTER_HOLES.name)
+    filled = run.tables(UNJUDGED_RESULTS.name).read(UNJUDGED_RESULTS.name)
     tables += [
         ("Labels in the top ten, before and after judging", filled, ""),
         ("Cost", training_efforts(run), ""),

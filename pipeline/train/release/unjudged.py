@@ -22,13 +22,13 @@ from darklode.pipeline.judge.port import PAIRS, Judge
 from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_counts
 from darklode.pipeline.train.data.sources import TrainingSource, texts_of
 from darklode.pipeline.train.release.evaluation import LABELS, QUERIES
-from darklode.schemas.adaptation_tables import ADAPTER_HOLES, COMPARISON_LISTS, HOLE_VERDICTS
+from darklode.schemas.adaptation_tables import COMPARISON_LISTS, UNJUDGED_RESULTS, UNJUDGED_VERDICTS
 from darklode.schemas.tables import TABLES
 
 LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-WRITES = ("test_queries", "test_labels", HOLE_VERDICTS.name, ADAPTER_HOLES.name)
-HOLES = Stage("adapter_holes", 3, (*LABELLED, "test_rankings"), WRITES)
-COMPARED_HOLES = Stage("comparison_holes", 3, (*LABELLED, COMPARISON_LISTS.name), WRITES)
+WRITES = ("test_queries", "test_labels", UNJUDGED_VERDICTS.name, UNJUDGED_RESULTS.name)
+UNJUDGED_STAGE = Stage("unjudged_results", 3, (*LABELLED, "test_rankings"), WRITES)
+COMPARED_UNJUDGED = Stage("comparison_unjudged_results", 3, (*LABELLED, COMPARISON_LISTS.name), WRITES)
 
 DEPTH = 10
 """Ranks to judge: the cutoff of the compared measure, nDCG@10."""
@@ -152,7 +152,8 @@ def judge_unjudged(
 
     Args:
         tables: the tables of `adaptation_pairs`, and the rankings.
-        output: receives `test_queries`, `test_labels`, `hole_verdicts` and `adapter_holes`; its facts name the judges.
+        output: receives `test_queries`, `test_labels`, `unjudged_verdicts` and `unjudged_results`; its facts name the
+            judges.
         budget: maximum number of pairs to judge; 0: none.
         judges: the judges of the runs.
         lists: name of the table with each system's rankings.
@@ -168,7 +169,11 @@ def judge_unjudged(
     with tables.connect() as connection:
         connection.register("said", verdicts)
         counts_sql = SIDES.format(lists=lists)
-        for name, sql in (("test_queries", ALL_QUERIES), ("test_labels", ALL_LABELS), (ADAPTER_HOLES.name, counts_sql)):
+        for name, sql in (
+            ("test_queries", ALL_QUERIES),
+            ("test_labels", ALL_LABELS),
+            (UNJUDGED_RESULTS.name, counts_sql),
+        ):
             output.write(name, connection.sql(sql).to_arrow_table().cast(TABLES[name].schema))
     remaining = {
         "beyond the budget": judgeable.num_rows - verdicts.num_rows,
@@ -176,13 +181,15 @@ def judge_unjudged(
     }
     remaining = {reason: count for reason, count in remaining.items() if count}
     output.count(
-        FunnelStep(HOLES.name, "texts without a label", unlabelled.num_rows, "verdicts", verdicts.num_rows, remaining)
+        FunnelStep(
+            UNJUDGED_STAGE.name, "texts without a label", unlabelled.num_rows, "verdicts", verdicts.num_rows, remaining
+        )
     )
 
 
 def _judge_rows(rows: pa.Table, output: Output, judges: UnjudgedJudges) -> pa.Table:
-    """Judge pairs run by run and return their verdicts, as written to `hole_verdicts`."""
-    verdict_tables = [HOLE_VERDICTS.empty()]
+    """Judge pairs run by run and return their verdicts, as written to `unjudged_verdicts`."""
+    verdict_tables = [UNJUDGED_VERDICTS.empty()]
     judges_used: list[Judge] = []
     with JudgingSession(output, rows.num_rows) as session:
         for number in sorted(pc.unique(rows["index"]).to_pylist()):
@@ -215,7 +222,7 @@ class _UnjudgedBlock:
         digest.update(pairs.select(_FINGERPRINT_COLUMNS).columns)
         fingerprint = f"{self.judge.judge_id} {digest.hexdigest()}"
         unit = self.session.unit(name, fingerprint, lambda: self._write(pairs), self.judge)
-        return self.output.read_unit(unit, HOLE_VERDICTS.name)
+        return self.output.read_unit(unit, UNJUDGED_VERDICTS.name)
 
     def _write(self, pairs: pa.Table) -> dict[str, int]:
         """Ask the judge, write the verdicts and count the labels."""
@@ -223,8 +230,8 @@ class _UnjudgedBlock:
         pair_columns = {name: self.rows[name] for name in ("tenant", "query_id", "text_id", "rank")}
         reply_columns = {name: replies[name] for name in ("relevant", "probability", "grade", "error")}
         judge_id = pa.repeat(self.judge.judge_id, pairs.num_rows)
-        verdicts = HOLE_VERDICTS.rows(pair_columns | reply_columns | {"judge_id": judge_id})
-        self.output.write(HOLE_VERDICTS.name, verdicts)
+        verdicts = UNJUDGED_VERDICTS.rows(pair_columns | reply_columns | {"judge_id": judge_id})
+        self.output.write(UNJUDGED_VERDICTS.name, verdicts)
         return label_counts(verdicts["relevant"])
 
 

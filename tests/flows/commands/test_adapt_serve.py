@@ -33,9 +33,9 @@ def test_what_a_swap_changes_is_told_written_and_stands(shipped: Path, tmp_path:
     assert (shown.code, shown.err) == (0, "")
     assert "67 queries: " in shown.out
     assert "Queries that change most" in (adapter / "report.html").read_text()
-    manifest = (adapter / "manifests" / "swap.json").read_bytes()
+    manifest = (adapter / "manifests" / "encoder_swap.json").read_bytes()
     assert call("adapt", "swap", adapter, "--index", shipped / "run").code == 0
-    assert (adapter / "manifests" / "swap.json").read_bytes() == manifest
+    assert (adapter / "manifests" / "encoder_swap.json").read_bytes() == manifest
     live = tmp_path / "live.csv"
     live.write_text(f"query,count\nhow {word(7)},3\nhow {word(14)},1\n")
     told = json.loads(call("adapt", "swap", adapter, "--index", shipped / "run", "--queries", live, "--json").out)

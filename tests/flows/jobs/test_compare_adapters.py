@@ -71,12 +71,12 @@ def test_holes_of_all_systems_go_to_the_runs_own_judge_and_nothing_is_trained_ag
         lists = files(tmp_path / "out" / "tables" / "comparison_lists")
         assert server.bodies == [], "a budget of 0 asks nobody"
         out = compared(BUDGET)
-        said, asked = read(out, "hole_verdicts"), server.requests
+        said, asked = read(out, "unjudged_verdicts"), server.requests
         assert len(said) == BUDGET
         unread = [row for row in said if row["relevant"] is None]
         assert 0 < len(unread) < BUDGET / 3, "what could not be read stays without a label"
         assert files(tmp_path / "out" / "tables" / "comparison_lists") == lists, "nothing is trained again"
-        sides = {row["system"]: row for row in read(out, "adapter_holes")}
+        sides = {row["system"]: row for row in read(out, "unjudged_results")}
         after = share_labelled(out)
         base = sides["base"]
         row = f"| base | {base['places']} | {base['labelled']} | {base['judged']} | {base['relevant']} |"

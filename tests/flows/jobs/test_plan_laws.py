@@ -97,7 +97,7 @@ def test_a_budget_buys_labels_and_a_file_becomes_a_batch_that_build_reads(folder
     (tmp_path / "log.csv").write_text('query_id,query\na,reset a password\nb,"invoice, overdue"\nc,cluster upgrade\n')
     wanted, files = PlanRequest(budget=300, per_label=0.6), [str(tmp_path / "log.csv")]
     run = plan_laws(folder, wanted, batch=2, queries=files)
-    rows = {row["choice"]: row for row in read(run, "law_plan")}
+    rows = {row["option"]: row for row in read(run, "law_plan")}
     assert rows["budget"]["amount"] == pytest.approx(500)
     assert rows["budget"]["gain"] == pytest.approx((300 / 1024) ** 0.5 - (300 / 1524) ** 0.5, abs=0.01)
     with Path(run.store.path(BATCH)).open(newline="") as file:
@@ -119,7 +119,7 @@ def test_a_plan_that_is_asked_again_judges_no_point_anew(folder: str, monkeypatc
 @pytest.mark.slow
 def test_costs_and_candidates_are_those_of_the_runs(grid: Run) -> None:
     run = plan_laws(grid.store.url, PlanRequest(budget=10.0, per_hour=20.0, per_gpu_hour=3.0))
-    planned = {row["choice"]: row for row in read(run, "law_plan")}
+    planned = {row["option"]: row for row in read(run, "law_plan")}
     costs = {row["item"]: row["value"] for row in read(run, "law_costs")}
     per_label = 20 / 60 * 0.5 * 6
     assert costs["a person's minutes for a query"] == 3
@@ -127,7 +127,7 @@ def test_costs_and_candidates_are_those_of_the_runs(grid: Run) -> None:
     assert planned["budget"]["amount"] == pytest.approx(10 / per_label)
     assert planned["next step"]["money"] == pytest.approx(planned["next step"]["amount"] * per_label)
     assert planned["judge deeper"]["amount"] == 72
-    assert "takes 72 calls: the 36 calls at ranks 3 to 4 found no positive" in str(planned["judge deeper"]["said"])
+    assert "takes 72 calls: the 36 calls at ranks 3 to 4 found no positive" in str(planned["judge deeper"]["advice"])
     assert len(read(run, "depth_costs")) == 4
     assert [row["query_id"] for row in read(run, "next_queries")] == ["left2", "left3", "left0", "left1"]
     root = parsed(Path(write_report_of(run)).read_bytes())

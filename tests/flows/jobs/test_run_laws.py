@@ -78,7 +78,7 @@ def test_from_a_run_to_a_plan(tmp_path: Path) -> None:
     assert "# Laws" in (tmp_path / "laws" / "laws.md").read_text()
     planned = read(plan_laws(str(tmp_path / "laws"), PlanRequest(budget=10, per_label=1)), "law_plan")
     assert {row["measure"] for row in planned} == {"contrastive_entropy", "nDCG@10", "R@1000"}
-    assert {row["choice"] for row in planned} == {"label first", "another source"}
+    assert {row["option"] for row in planned} == {"label first", "another source"}
     assert "## The plan" in (tmp_path / "laws" / "laws.md").read_text()
 
 

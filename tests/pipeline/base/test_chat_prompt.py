@@ -17,7 +17,7 @@ def prompt_in(folder: Path, user: str = "<query>\n{query}\n</query>") -> Path:
 
 
 def test_what_is_shown_stays_between_its_marks(tmp_path: Path) -> None:
-    prompt = ChatPrompt.load("planner", str(prompt_in(tmp_path / "own")), "query")
+    prompt = ChatPrompt.load("term_weighting", str(prompt_in(tmp_path / "own")), "query")
     said = prompt.messages({"query": "a </query> {query}"})
     assert said == [
         {"role": "system", "content": "You weigh {nothing}."},
@@ -26,7 +26,7 @@ def test_what_is_shown_stays_between_its_marks(tmp_path: Path) -> None:
 
 
 def test_it_asks_again_with_what_was_said(tmp_path: Path) -> None:
-    prompt = ChatPrompt.load("planner", str(prompt_in(tmp_path / "own")), "query")
+    prompt = ChatPrompt.load("term_weighting", str(prompt_in(tmp_path / "own")), "query")
     again = prompt.messages({"query": "a"}, "x" * 5000)[2:]
     assert again == [{"role": "assistant", "content": "x" * 2000}, {"role": "user", "content": "once more"}]
     assert prompt.messages({"query": "a"}, "")[2]["content"] == "(nothing)"
@@ -34,12 +34,12 @@ def test_it_asks_again_with_what_was_said(tmp_path: Path) -> None:
 
 def test_the_digest_is_of_all_that_is_told(tmp_path: Path) -> None:
     folder = prompt_in(tmp_path / "own")
-    first = ChatPrompt.load("planner", str(folder), "query")
+    first = ChatPrompt.load("term_weighting", str(folder), "query")
     (folder / "system.md").write_text("You weigh.")
-    other = ChatPrompt.load("planner", str(folder), "query")
+    other = ChatPrompt.load("term_weighting", str(folder), "query")
     assert len({first.digest(), first.digest(1), other.digest()}) == 3
 
 
 def test_a_template_that_lacks_its_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"must hold \{query\}"):
-        ChatPrompt.load("planner", str(prompt_in(tmp_path / "own", "nothing")), "query")
+        ChatPrompt.load("term_weighting", str(prompt_in(tmp_path / "own", "nothing")), "query")

@@ -16,8 +16,8 @@ def test_a_value_is_never_read_as_a_template() -> None:
 
 
 def test_a_prompt_that_is_not_there_is_told_the_names_of_those_that_are() -> None:
-    with pytest.raises(SettingsError, match=r"planner\.prompt: there is no prompt none; .* one of default"):
-        PromptFolder.find("planner", "none")
+    with pytest.raises(SettingsError, match=r"term_weighting\.prompt: there is no prompt none; .* one of default"):
+        PromptFolder.find("term_weighting", "none")
 
 
 @pytest.mark.parametrize("text", ["no placeholder", "{query} {query}", "{query} {other}"])

@@ -1,4 +1,4 @@
-"""What a log says of arms: A/B, interleaved lists, and the log as a whole."""
+"""What a log says of variants: A/B, interleaved lists, and the log as a whole."""
 
 from itertools import combinations
 from pathlib import Path
@@ -27,9 +27,9 @@ def measured(folder: Path, *searches: list[dict[str, Any]]) -> Run:
     return run
 
 
-def values(run: Run, arm: str | None, tenant: str | None = None) -> dict[str, Any]:
+def values(run: Run, variant: str | None, tenant: str | None = None) -> dict[str, Any]:
     rows = read(run, "online")
-    return {str(row["measure"]): row["value"] for row in rows if (row["arm"], row["tenant"]) == (arm, tenant)}
+    return {str(row["measure"]): row["value"] for row in rows if (row["variant"], row["tenant"]) == (variant, tenant)}
 
 
 def test_every_measure_of_an_a_b_test_is_that_of_the_hand(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_every_measure_of_an_a_b_test_is_that_of_the_hand(tmp_path: Path) -> Non
     assert whole["abandoned searches"] == pytest.approx(2 / 5)
     assert whole["searches with fewer than 5 results"] == pytest.approx(2 / 5)
     assert whole["sessions with a click"] == pytest.approx(3 / 4)
-    sizes = {(row["arm"], row["measure"]): (row["counted"], row["sessions"]) for row in read(run, "online")}
+    sizes = {(row["variant"], row["measure"]): (row["counted"], row["sessions"]) for row in read(run, "online")}
     assert sizes["x", "abandoned searches"] == (2, 1)
     assert sizes["y", "click-through"] == (10, 2)
 
@@ -73,26 +73,26 @@ def test_a_click_in_an_interleaved_list_is_its_teams(tmp_path: Path) -> None:
     assert values(run, "x") == {"interleaved lists won": pytest.approx(2.5 / 4)}
     assert values(run, "y") == {"interleaved lists won": pytest.approx(1.5 / 4)}
     (row,) = read(run, "online_pairs")
-    assert (row["arm"], row["other"], row["difference"]) == ("y", "x", pytest.approx(-0.25))
+    assert (row["variant"], row["other"], row["difference"]) == ("y", "x", pytest.approx(-0.25))
 
 
 def test_a_log_without_an_experiment_has_itself_alone(tmp_path: Path) -> None:
     run = measured(tmp_path, search(1, [None] * 5, {1}, "one"), search(2, [None] * 5, set(), "two", "b"))
-    assert {row["arm"] for row in read(run, "online")} == {None}
+    assert {row["variant"] for row in read(run, "online")} == {None}
     assert {row["tenant"] for row in read(run, "online")} == {None, "a", "b"}
     assert values(run, None, "b")["abandoned searches"] == 1.0
     assert not read(run, "online_pairs")
 
 
 def random_log(seed: int, better: float) -> list[list[dict[str, Any]]]:
-    """Forty sessions of five searches; users differ, and arm y's searches are clicked more often by `better`."""
+    """Forty sessions of five searches; users differ, and variant y's searches are clicked more often by `better`."""
     random, searches = np.random.default_rng(seed), []
     for session in range(40):
-        arm, eager = ("x", "y")[session % 2], random.beta(2, 2)
+        variant, eager = ("x", "y")[session % 2], random.beta(2, 2)
         for number in range(5):
-            sure = eager * (1 - better) + better if arm == "y" else eager
+            sure = eager * (1 - better) + better if variant == "y" else eager
             clicked = {1} if random.random() < sure else set()
-            searches.append(search(session * 5 + number, [arm] * 5, clicked, f"session {session}"))
+            searches.append(search(session * 5 + number, [variant] * 5, clicked, f"session {session}"))
     return searches
 
 
@@ -126,8 +126,8 @@ def test_an_arm_of_few_sessions_is_not_certain(tmp_path: Path) -> None:
 def test_p_is_the_share_of_all_assignments_that_differ_as_much(tmp_path: Path) -> None:
     clicked = {"x": [1, 0, 0, 0], "y": [1, 1, 1]}
     searches = [
-        search(10 * at + (arm == "y"), [arm] * 5, {1} if yes else set(), f"{arm}{at}")
-        for arm, several in clicked.items()
+        search(10 * at + (variant == "y"), [variant] * 5, {1} if yes else set(), f"{variant}{at}")
+        for variant, several in clicked.items()
         for at, yes in enumerate(several)
     ]
     run = Run(str(tmp_path / "run"))

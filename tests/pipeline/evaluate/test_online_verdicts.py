@@ -62,7 +62,7 @@ def shown(run: Run, rows: list[dict[str, Any]]) -> None:
 def judged(
     run: Run, judge: Judge | Callable[[TenantChunks], Judge], searches: int = 50, seed: int = 1
 ) -> tuple[Manifest, dict[tuple[str | None, str], dict[str, Any]]]:
-    """Judge and count; returns what the judging counted, and the rows of everybody by arm and measure."""
+    """Judge and count; returns what the judging counted, and the rows of everybody by variant and measure."""
     judge_for = judge if not hasattr(judge, "judge_id") else lambda _tenant: judge
     measuring = EvaluateSettings(n_resamples=200, permutations=500)
     logs, given = LogSettings(), {"searches": searches, "seed": seed}
@@ -76,7 +76,7 @@ def judged(
         lambda tables, output: online(tables, output, logs, measuring, searches=searches, seed=1),
     )
     rows: list[dict[str, Any]] = [row for row in read(run, "online") if row["tenant"] is None]
-    return made, {(row["arm"], row["measure"]): row for row in rows}
+    return made, {(row["variant"], row["measure"]): row for row in rows}
 
 
 def test_the_shares_are_those_of_the_hand(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_shares_are_those_of_the_hand(tmp_path: Path) -> None:
     facts = {"shown": 11, "relevant": 4, "not_relevant": 3, "unknown": 4, "chunks": 5}
     assert {name: made.facts[name] for name in facts} == facts
     (pair,) = [row for row in read(run, "online_pairs") if row["measure"] == TWENTY]
-    assert (pair["arm"], pair["difference"]) == ("y", pytest.approx(1 / 3 - 1 / 2))
+    assert (pair["variant"], pair["difference"]) == ("y", pytest.approx(1 / 3 - 1 / 2))
 
 
 def test_so_many_searches_of_each_arm_are_drawn_and_no_more_is_asked(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_so_many_searches_of_each_arm_are_drawn_and_no_more_is_asked(tmp_path: P
     run, judge = run_of(tmp_path, *log), ScriptedJudge()
     made, found = judged(run, judge, searches=3)
     rows = read(run, "online_verdicts")
-    drawn = {(row["arm"], row["search_id"]) for row in rows}
-    assert sorted(str(arm) for arm, _ in drawn) == ["None"] * 3 + ["x"] * 3 + ["y"] * 3
+    drawn = {(row["variant"], row["search_id"]) for row in rows}
+    assert sorted(str(variant) for variant, _ in drawn) == ["None"] * 3 + ["x"] * 3 + ["y"] * 3
     assert len({row["date"] for row in rows}) > 1
     assert len(judge.asked) == len(rows) == made.facts["chunks"] == 9 * 20
     assert found[None, TWENTY]["value"] == 1.0
@@ -111,7 +111,7 @@ def test_so_many_searches_of_each_arm_are_drawn_and_no_more_is_asked(tmp_path: P
     judged(other, ScriptedJudge(), searches=3)
     assert read(other, "online_verdicts") == rows, "the lot decides, and not the order of the log"
     judged(other, ScriptedJudge(), searches=3, seed=2)
-    assert {(row["arm"], row["search_id"]) for row in read(other, "online_verdicts")} != drawn
+    assert {(row["variant"], row["search_id"]) for row in read(other, "online_verdicts")} != drawn
 
 
 def test_a_drawn_search_stands_for_those_that_were_not(tmp_path: Path) -> None:
@@ -139,15 +139,15 @@ def test_what_was_judged_stands_and_a_tenant_without_documents_is_left_out(tmp_p
 
 
 def test_the_embedded_judge_finds_a_shuffled_log_worse(run: Run) -> None:
-    """On the sample: arm good shows a title its own document, arm bad the document of another title."""
+    """On the sample: variant good shows a title its own document, variant bad the document of another title."""
     execute(run, INGEST_DOCUMENTS, lambda _, out: ingest_documents(str(SAMPLE / "documents"), out, IngestSettings()))
     execute(run, CHUNK, lambda tables, out: chunk(tables, out, ChunkSettings()))
     known: list[Any] = [row for row in read(run, "documents") if row["title"]][:30]
     rows = []
     for number, row in enumerate(known):
         other = known[(number + 11) % len(known)]
-        for arm, shown in (("good", row), ("bad", other)):
-            (one,) = search(2 * number + (arm == "bad"), [arm], set(), f"{arm} {number}", row["tenant"])
+        for variant, shown in (("good", row), ("bad", other)):
+            (one,) = search(2 * number + (variant == "bad"), [variant], set(), f"{variant} {number}", row["tenant"])
             rows.append(one | {"query_id": row["title"], "query": row["title"], "doc_id": shown["doc_id"]})
     put(run, "impressions", pa.Table.from_pylist(rows, schema=TABLES["impressions"].schema))
     _, found = judged(run, lambda tenant: EmbeddedJudge(TermSpace(tenant.batches())))

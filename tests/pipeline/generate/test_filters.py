@@ -47,7 +47,7 @@ def sieved(folder: Path, queries: Mapping[str, str | None], *, copies: bool = Fa
 
 
 def reasons(run: Run) -> dict[object, object]:
-    return {row["query_id"]: row["reason"] for row in read(run, "sieved_queries")}
+    return {row["query_id"]: row["reason"] for row in read(run, "filtered_queries")}
 
 
 CASES = {

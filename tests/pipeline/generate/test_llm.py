@@ -171,7 +171,7 @@ def test_an_answer_in_another_language_is_sieved(tmp_path: Path) -> None:
         lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=False),
     )
     written_ = {row["query_id"]: row["text"] for row in read(run, "written_queries")}
-    found = {written_[row["query_id"]]: row["reason"] for row in read(run, "sieved_queries")}
+    found = {written_[row["query_id"]]: row["reason"] for row in read(run, "filtered_queries")}
     assert found == {
         "wann erneuert das Portal mein Zertifikat": "another language",
         "which port does the firewall block": None,

@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Run:
     given("real_queries", [real | {"query_id": one, "group": one} for one in ("one", "other")])
     given("written_queries", [ONE | {"query_id": one, "chunk_id": f"of {one}"} for one in WRITTEN])
     given(
-        "sieved_queries",
+        "filtered_queries",
         [{"tenant": "t", "query_id": one, "reason": "unreadable" if one == "sieved" else None} for one in WRITTEN],
     )
     asked = [one for one in WRITTEN if one != "sieved"]

@@ -41,8 +41,8 @@ def test_rejects_show_rows_as_json(tmp_path: Path) -> None:
     odd = "".join(map(chr, range(1, 128))) + 'é"\\"\u2028'
     path = write(tmp_path / "log.jsonl", lines(FULL | {"query": odd, "doc_id": None}, FULL))
     (reject,) = logs_of(path, tmp_path / "run", mask_personal_data=False).rejects
-    shown = {key: str(value) for key, value in FULL.items() if key not in ("doc_id", "arm")}
-    shown |= {"query": odd, "clicked": "true", "variant": FULL["arm"]}
+    shown = {key: str(value) for key, value in FULL.items() if key not in ("doc_id", "variant")}
+    shown |= {"query": odd, "clicked": "true", "variant": FULL["variant"]}
     assert json.loads(reject["payload"]) == shown
     assert (reject["id"], reject["tenant"]) == ("e1", "acme")
 

@@ -32,12 +32,12 @@ def test_another_source_is_held_against_the_runs_own_labels() -> None:
     rows = table(points(0.0, "a"), points(0.02, "b", source="bm25"))
     laws = found_of(rows)
     (row,) = compare_sources(rows, laws)
-    assert (row["source"], row["choice"], row["amount"], row["money"]) == ("bm25", "another source", 1024, 0.0)
+    assert (row["source"], row["option"], row["amount"], row["money"]) == ("bm25", "another source", 1024, 0.0)
     assert row["gain"] == pytest.approx(-0.02, abs=1e-3)
     assert row["gain_low"] <= row["gain"] <= row["gain_high"] < 0
     loss = ((60 / 1024) ** 0.4 + 0.3) / 4 + 0.02
     worth = 60 / ((loss * 4 - 0.3) ** 2.5)
-    told = float(row["said"].split("as much as ")[1].split(" labels")[0].replace(",", ""))
+    told = float(row["advice"].split("as much as ")[1].split(" labels")[0].replace(",", ""))
     assert told == pytest.approx(worth, rel=0.15)
 
 
@@ -46,7 +46,7 @@ def test_a_larger_model_costs_what_training_and_encoding_take_more() -> None:
     laws = found_of(rows)
     took = MeasuredCosts(models=(ModelCost("a", 1e6, 3600, 1.0, 0.0), ModelCost("b", 4e6, 3600, 0.25, 0.0)))
     (row,) = compare_models(rows, laws, took, PlanRequest(per_gpu_hour=2.0))
-    assert (row["choice"], row["amount"]) == ("larger model", 3e6)
+    assert (row["option"], row["amount"]) == ("larger model", 3e6)
     assert row["gain"] == pytest.approx(0.02, abs=1e-3)
     assert row["money"] == pytest.approx(2 * (4 - 1))
     (row,) = compare_models(rows, laws, took, PlanRequest())
@@ -61,9 +61,9 @@ def test_deeper_judging_finds_at_most_what_the_ranks_before_gave() -> None:
     took = MeasuredCosts(depths=[seen | each, last | each, below | each], per_call=0.01)
     (row,) = judge_deeper(took)
     assert (row["amount"], row["money"]) == (200, 2.0)
-    assert "finds at most 10 positives" in row["said"]
-    assert "20.0 calls (10.0 to ?)" in row["said"]
-    assert "a positive takes 8.0 calls at a new query" in row["said"]
+    assert "finds at most 10 positives" in row["advice"]
+    assert "20.0 calls (10.0 to ?)" in row["advice"]
+    assert "a positive takes 8.0 calls at a new query" in row["advice"]
     assert judge_deeper(MeasuredCosts()) == []
 
 

@@ -57,7 +57,7 @@ def test_labels_needed_give_the_loss_and_none_is_promised_far_away() -> None:
 def test_a_law_tells_the_next_step_what_money_buys_and_what_a_target_takes() -> None:
     laws = found_of(rows("nDCG@10", 0.002))
     planned = plan_laws(laws, PlanRequest(budget=600, target=0.83, per_label=0.6), 0)
-    assert [row["choice"] for row in planned] == ["next step", "budget", "target"]
+    assert [row["option"] for row in planned] == ["next step", "budget", "target"]
     assert {name: found.verdict for name, found in laws.items()} == {LawKey("nDCG@10", "labels"): "law"}
     step, budget, target = planned
     by_law = step["amount"]
@@ -69,7 +69,7 @@ def test_a_law_tells_the_next_step_what_money_buys_and_what_a_target_takes() -> 
     truth = (planted(np.array([4096.0])) - planted(np.array([5096.0])))[0] / 4
     assert budget["gain_low"] < budget["gain"] < budget["gain_high"]
     assert budget["gain"] == pytest.approx(truth, abs=0.001)
-    assert "the budget buys 1,000 queries" in budget["said"]
+    assert "the budget buys 1,000 queries" in budget["advice"]
     assert loss_at(
         fit(SIZE, LawPoints(SIZES, np.full(6, np.nan), planted(SIZES) / 4)), 4096 + target["amount"]
     ) == pytest.approx(0.17, abs=0.001)
@@ -77,9 +77,9 @@ def test_a_law_tells_the_next_step_what_money_buys_and_what_a_target_takes() -> 
 
 def test_where_no_law_stands_it_says_what_to_label_first() -> None:
     (row,) = plan_laws(found_of(rows("nDCG@10", 0.002, SIZES[:3])), PlanRequest(budget=600, per_label=0.6), 0)
-    assert (row["choice"], row["amount"]) == ("label first", 3584)
-    assert "not identifiable yet" in row["said"]
-    assert "label 3,584 more queries, and train at sizes 1,024, 2,048, 4,096 first" in row["said"]
+    assert (row["option"], row["amount"]) == ("label first", 3584)
+    assert "not identifiable yet" in row["advice"]
+    assert "label 3,584 more queries, and train at sizes 1,024, 2,048, 4,096 first" in row["advice"]
 
 
 def test_labels_that_teach_nothing_are_not_asked_for() -> None:
@@ -87,14 +87,14 @@ def test_labels_that_teach_nothing_are_not_asked_for() -> None:
     flat = flat.set_column(flat.schema.get_field_index("value"), flat.schema.field("value"), pa.array([0.5] * 18))
     (row,) = plan_laws(found_of(flat), PlanRequest(budget=600, per_label=0.6), 0)
     assert row["amount"] == 0
-    assert "no law predicts what more of these labels would bring" in row["said"]
+    assert "no law predicts what more of these labels would bring" in row["advice"]
 
 
 def test_what_more_than_four_times_the_size_would_take_has_no_amount() -> None:
     step, target = plan_laws(found_of(rows("nDCG@10", 0.002)), PlanRequest(target=0.92), 0)
     assert step["amount"] is not None
     assert target["amount"] is None
-    assert "more than 12,288 more queries" in target["said"]
+    assert "more than 12,288 more queries" in target["advice"]
 
 
 def test_prices_are_those_said_or_of_people_or_of_the_judge() -> None:
@@ -122,14 +122,14 @@ def test_a_joint_law_gives_the_model_and_the_labels_of_a_budget() -> None:
     points = pa.Table.from_pylist(found, schema=LAW_POINTS.schema)
     laws = found_of(points)
     (row,) = plan_laws(laws, PlanRequest(budget=3000, per_label=0.6, per_parameter=1e-5), 0)
-    assert row["choice"] == "model and labels", laws[LawKey("contrastive_entropy", "labels")].reason
+    assert row["option"] == "model and labels", laws[LawKey("contrastive_entropy", "labels")].reason
     assert 0 < row["amount"] * 0.6 < 3000
     whole = laws[LawKey("contrastive_entropy", "labels")].full_fit
     assert whole is not None
     unpriced = LawPlan(
         LawKey("contrastive_entropy", "labels"), laws[LawKey("contrastive_entropy", "labels")], PlanRequest()
     )
-    assert "give --budget" in unpriced.plan_joint(whole)["said"]
+    assert "give --budget" in unpriced.plan_joint(whole)["advice"]
 
 
 def test_an_optimum_without_labels_is_not_to_be_trusted() -> None:
@@ -144,7 +144,7 @@ def test_an_optimum_without_labels_is_not_to_be_trusted() -> None:
                 one
             )
         ]
-        said.append(row["said"])
+        said.append(row["advice"])
     assert "not to be trusted" not in said[0]
     assert "and 0 labelled queries" in said[1]
     assert "below a quarter" in said[1]

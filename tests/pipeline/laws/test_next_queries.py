@@ -36,7 +36,7 @@ def test_clusters_without_labels_come_first_and_then_the_disputed_ones(tmp_path:
     assert candidates == len(rows) == 4
     assert [row["query_id"] for row in rows][:2] == ["left2", "left3"], "without a label, the most asked first"
     assert [row["reason"] for row in rows][:2] == [NEW, NEW]
-    assert [row["place"] for row in rows] == [1, 2, 3, 4]
+    assert [row["rank"] for row in rows] == [1, 2, 3, 4]
     assert "copied" not in {row["query_id"] for row in rows}, "it is near to a labelled one"
 
 
@@ -52,8 +52,8 @@ def test_disagreement_is_that_of_the_clusters_own_queries(
     assert rows["left0"]["disagreement"] == 0.0
     assert rows["left0"]["cluster_labels"]
     assert rows["left2"]["disagreement"] is None
-    assert rows["left2"]["place"] == 1
-    assert rows["left1"]["place"] < rows["left0"]["place"]
+    assert rows["left2"]["rank"] == 1
+    assert rows["left1"]["rank"] < rows["left0"]["rank"]
 
 
 def test_queries_of_files_are_chosen_from_and_each_text_once(tmp_path: Path, of_run: Run) -> None:

@@ -47,7 +47,7 @@ def learn(run: Run, model: str, days: int | None) -> dict[int, float]:
         CLICK_MODEL_STAGE,
         lambda _, output: click_model(run.tables("impressions"), output, click, LogSettings(), through=through),
     )
-    return {int(str(row["position"])): float(str(row["chance"])) for row in read(run, "click_model")}
+    return {int(str(row["position"])): float(str(row["click_probability"])) for row in read(run, "click_model")}
 
 
 def test_the_paper_needs_no_model(log: Run) -> None:
@@ -75,14 +75,16 @@ def test_days_that_are_not_settled_teach_nothing(log: Run) -> None:
 def test_expected_clicks_and_looks_reach_the_evidence(log: Run) -> None:
     learn(log, "coec", 3)
     model = {row["position"]: row for row in read(log, "click_model")}
-    assert model[1]["looked"] == 1
+    assert model[1]["examination_probability"] == 1
     execute(log, EVIDENCE, lambda t, o: evidence(t, o, ClickSettings(model="coec"), LogSettings()))
     found = {row["doc_id"]: row for row in read(log, "click_evidence") if row["date"] == FIRST}
     for doc in ("d0", "d3", "d7"):
         shown = [(search.shown.index(doc) + 1, search) for search in users(0, 3000) if doc in search.shown]
-        risks = [float(str(model[place]["risk"])) * (0.5 if place in one.clicked else 1) for place, one in shown]
-        assert found[doc]["expected"] == pytest.approx(sum(risks))
-        assert found[doc]["looks"] == pytest.approx(sum(float(str(model[place]["looked"])) for place, _ in shown))
+        hazards = [float(str(model[place]["hazard"])) * (0.5 if place in one.clicked else 1) for place, one in shown]
+        assert found[doc]["expected"] == pytest.approx(sum(hazards))
+        assert found[doc]["examinations"] == pytest.approx(
+            sum(float(str(model[place]["examination_probability"])) for place, _ in shown)
+        )
     assert float(str(found["d0"]["clicks"])) > 1.4 * float(str(found["d0"]["expected"]))
     assert float(str(found["d7"]["clicks"])) < 0.6 * float(str(found["d7"]["expected"]))
 
@@ -92,7 +94,7 @@ def test_whoever_clicked_below_a_document_has_looked_at_it(log: Run) -> None:
     chosen = ClickSettings(model="pbm", negatives="skipped")
     execute(log, EVIDENCE, lambda t, o: evidence(t, o, chosen, LogSettings()))
     rows = read(log, "click_evidence")
-    assert all(row["looks"] == (row["exposures"] or None) for row in rows)
+    assert all(row["examinations"] == (row["exposures"] or None) for row in rows)
 
 
 def test_the_prior_is_found_again() -> None:

@@ -40,7 +40,7 @@ def with_days(run: Run, *days: int) -> Run:
 def test_of_a_run_without_anything_there_is_nothing_to_tell(run: Run) -> None:
     found = history(run)
     assert (found.sources(), found.learned_through()) == ({}, None)
-    assert found.learned_tables("planner_terms").rows("planner_terms") == 0
+    assert found.learned_tables("learned_term_weights").rows("learned_term_weights") == 0
     assert found.earlier_run().contains == {}
     assert not any(found.earlier_run().made_with.values())
 
@@ -95,8 +95,8 @@ def test_what_was_read_and_learned_is_that_of_the_latest_night(run: Run) -> None
     assert found.sources() == {"2026-03-01": "read"}
     with_days(run, 1, 2)
     assert list(found.sources()) == ["2026-03-01", "2026-03-02"]
-    given(run, "fit_term_weights", "planner_terms")
-    assert found.learned_tables("planner_terms").parts("planner_terms")
+    given(run, "fit_term_weights", "learned_term_weights")
+    assert found.learned_tables("learned_term_weights").parts("learned_term_weights")
 
 
 def test_pairs_hang_on_the_settings_of_the_stages_before_them(run: Run) -> None:

@@ -133,8 +133,8 @@ def test_a_negative_was_shown_often_enough(connection: duckdb.DuckDBPyConnection
 
 
 def test_exposures_where_nobody_looks_make_no_negative(connection: duckdb.DuckDBPyConnection) -> None:
-    low = day("low", exposures=9, looks=0.45), day("low", 1, exposures=9, looks=0.45)
-    fill(connection, "click_evidence", day("a", 1, clicks=1), *low, day("top", looks=1.0))
+    low = day("low", exposures=9, examinations=0.45), day("low", 1, exposures=9, examinations=0.45)
+    fill(connection, "click_evidence", day("a", 1, clicks=1), *low, day("top", examinations=1.0))
     assert [made(connection, min_exposures=least)[0][0]["negative_id"] for least in (1, 1.01)] == ["top", None]
     fill(connection, "click_evidence", day("a", 1, clicks=1), *low)
     assert [made(connection, min_exposures=least)[0][0]["negative_id"] for least in (0.9, 1)] == ["low", None]

@@ -38,7 +38,14 @@ def run(tmp_path: Path) -> Run:
         for system in ("a", "b")
         for measure, part in measures
     ]
-    log = {"tenant": None, "arm": None, "measure": "click-through", "value": 0.2, "counted": 9, "sessions": 4} | ENDS
+    log = {
+        "tenant": None,
+        "variant": None,
+        "measure": "click-through",
+        "value": 0.2,
+        "counted": 9,
+        "sessions": 4,
+    } | ENDS
     given = {
         "evaluation": means,
         "evaluation_pairs": [pair(*one) for one in measures],
@@ -77,13 +84,13 @@ def test_measures_stand_side_by_side_with_what_can_be_reached(run: Run) -> None:
 def test_a_log_without_arms_has_shares_alone(run: Run) -> None:
     (rows,) = log_summary_tables(run.tables()).values()
     assert rows.to_pylist() == [
-        {"measure": "click-through", "arm": "(all)", "share": 0.2, "interval": "0.1000 to 0.3000", "of": 9}
+        {"measure": "click-through", "variant": "(all)", "share": 0.2, "interval": "0.1000 to 0.3000", "of": 9}
     ]
 
 
 def test_a_weak_judge_is_called_so(run: Run) -> None:
     measured = {"measure": "irrelevant among the first 4", "value": 0.2, "counted": 9, "sessions": 4} | ENDS
-    put(run, "online", pa.Table.from_pylist([{"tenant": None, "arm": "x"} | measured], TABLES["online"].schema))
+    put(run, "online", pa.Table.from_pylist([{"tenant": None, "variant": "x"} | measured], TABLES["online"].schema))
     said = {"tenant": ["a"], "date": [date(2026, 3, 1)], "position": [1], "judge_id": ["embedded-2:0123"]}
     texts = {name: ["one"] for name in ("search_id", "session", "query_id", "query", "doc_id")}
     put(run, "online_verdicts", TABLES["online_verdicts"].rows(said | texts))
@@ -92,8 +99,8 @@ def test_a_weak_judge_is_called_so(run: Run) -> None:
 
 
 def test_a_difference_of_one_session_has_no_interval(run: Run) -> None:
-    row = {"tenant": None, "arm": "b", "other": "a", "measure": "interleaved", "difference": 1.0}
+    row = {"tenant": None, "variant": "b", "other": "a", "measure": "interleaved", "difference": 1.0}
     row |= {"low": None, "high": None, "p": 1.0, "p_holm": 1.0}
     put(run, "online_pairs", pa.Table.from_pylist([row], schema=TABLES["online_pairs"].schema))
-    (shown,) = log_summary_tables(run.tables())["Differences between arms"].to_pylist()
+    (shown,) = log_summary_tables(run.tables())["Differences between variants"].to_pylist()
     assert shown["interval"] == "–"

@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
-from darklode.pipeline.serve.encoder_swap import SWAP_STAGE, distribution, most_changed, sentence, swap
+from darklode.pipeline.serve.encoder_swap import ENCODER_SWAP_STAGE, distribution, most_changed, sentence, swap
 from darklode.pipeline.serve.run_search import TenantIndex
 from darklode.pipeline.train.data.sources import TrainingSource
 from helpers.adapted import TENANT, word
@@ -24,8 +24,8 @@ def swapped(shipped: Path, tmp_path: Path, run: Run) -> pa.Table:
     def work(_tables: object, output: Output) -> None:
         swap(live, output, index=index, base=kinds["bm25"], adapted=kinds["character"])
 
-    execute(run, SWAP_STAGE, work)
-    return run.tables("swap").read("swap")
+    execute(run, ENCODER_SWAP_STAGE, work)
+    return run.tables("encoder_swap").read("encoder_swap")
 
 
 def test_each_query_has_both_lists_and_what_they_share(swapped: pa.Table) -> None:

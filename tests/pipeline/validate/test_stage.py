@@ -89,7 +89,7 @@ def test_each_two_agree_as_scikit_learn_says(run: Run) -> None:
     for row in two:
         both = [(of.get(str(row["reviewer"])), of.get(str(row["other"]))) for of in made.values()]
         labels = np.array([(one > 0, other > 0) for one, other in both if one is not None and other is not None])
-        assert (row["pairs"], row["alike"]) == (len(labels), (labels[:, 0] == labels[:, 1]).sum())
+        assert (row["pairs"], row["agreements"]) == (len(labels), (labels[:, 0] == labels[:, 1]).sum())
         assert row["kappa"] == pytest.approx(cohen_kappa_score(*labels.T))
         assert row["kappa_low"] < row["kappa"] < row["kappa_high"]  # type: ignore[operator]
         assert row["alpha"] is None
@@ -106,7 +106,7 @@ def test_all_together_have_an_alpha(run: Run) -> None:
     )
     votes = votes[votes.sum(axis=1) > 1]
     assert (row["reviewer"], row["other"], row["pairs"]) == (None, None, len(votes))
-    assert row["alike"] == (votes.min(axis=1) == 0).sum()
+    assert row["agreements"] == (votes.min(axis=1) == 0).sum()
     assert row["alpha"] == pytest.approx(float(alpha(votes[:, 0], votes[:, 1], np.ones(len(votes)))))
     assert row["alpha_low"] < row["alpha"] < row["alpha_high"]  # type: ignore[operator]
 
@@ -130,5 +130,5 @@ def test_where_nobody_shares_a_pair_there_is_no_agreement(run: Run, of: dict[str
 
 def test_those_who_never_differ_in_one_label_have_no_kappa(run: Run) -> None:
     row, everyone = agreement(run, {(query, 0): {"ann": 1, "bob": 1} for query in range(5)})
-    assert (row["pairs"], row["alike"], row["kappa"], row["kappa_low"]) == (5, 5, None, None)
+    assert (row["pairs"], row["agreements"], row["kappa"], row["kappa_low"]) == (5, 5, None, None)
     assert everyone["alpha"] is None

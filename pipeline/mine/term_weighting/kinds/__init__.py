@@ -17,7 +17,7 @@ class TermWeighterKind(TermWeightingSettings):
     """Settings of a kind of term weighter (ScalingNote's planner), and its factory.
 
     Attributes:
-        LEARNS: whether it reads `planner_terms`, which the stage `fit_term_weights` learns from documents and log.
+        LEARNS: whether it reads `learned_term_weights`, which `fit_term_weights` learns from documents and log.
     """
 
     LEARNS: ClassVar[bool] = False
@@ -27,6 +27,6 @@ class TermWeighterKind(TermWeightingSettings):
         """Build the term weighter.
 
         Args:
-            learned: `planner_terms`; empty for a kind that does not learn.
+            learned: `learned_term_weights`; empty for a kind that does not learn.
             cache_settings: where a weighter that pays per query caches replies.
         """

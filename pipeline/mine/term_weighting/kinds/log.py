@@ -23,7 +23,7 @@ class LogTermWeighterKind(TermWeighterKind):
         from darklode.pipeline.base.artifacts import digest
         from darklode.pipeline.mine.term_weighting.log import LogTermWeighter
 
-        return LogTermWeighter(learned.read("planner_terms"), digest(learned.parts("planner_terms")))
+        return LogTermWeighter(learned.read("learned_term_weights"), digest(learned.parts("learned_term_weights")))
 
 
 KIND = LogTermWeighterKind

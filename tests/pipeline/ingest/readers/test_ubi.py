@@ -46,7 +46,7 @@ def test_the_arm_of_an_experiment_is_an_attribute_of_the_event(tmp_path: Path) -
     object_of = {"object": {"object_id": "d1"}, "position": {"ordinal": 1}}
     rows = [event(event_attributes=object_of | {"arm": "blue"}), event("click", event_attributes=object_of)]
     write(tmp_path / "log/ubi_events.jsonl", lines(*rows))
-    assert logs_of(tmp_path / "log", tmp_path / "run").column("arm") == ["blue", None]
+    assert logs_of(tmp_path / "log", tmp_path / "run").column("variant") == ["blue", None]
 
 
 def test_other_actions_and_events_without_an_object_are_turned_away(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_a_days_figures_are_those_of_its_searches(run: Run) -> None:
     judged(run, {FIRST: SEARCHES})
     ours, theirs = read(run, "day_figures")
     counts = {"rows": 5, "impressions": 5, "searches": 3, "clicks": 2, "sessions": 2, "queries": 2, "documents": 3}
-    zero = dict.fromkeys(("repeats", "bots", "unplaced", "nameless"), 0)
+    zero = dict.fromkeys(("repeats", "bots", "without_position", "without_session"), 0)
     lists = {name: ours.pop(name) for name in ("shown_at", "clicked_at", "searched_at")}
     assert ours == counts | zero | {"top_query": 2, "top_session": 2, "tenant": "default", "date": FIRST}
     assert {name: values[:2] for name, values in lists.items()} == {  # type: ignore[index]

@@ -19,8 +19,8 @@ def decided(run: Run, **wish: object) -> Decisions:
 
 
 def test_a_decision_is_recorded_with_time_and_reason(run: Run) -> None:
-    (one,) = decided(run, accept=[DAY], because="a sale").all()
-    assert (one.day, one.tenant, one.verdict, one.because, one.file_fingerprint) == (
+    (one,) = decided(run, accept=[DAY], note="a sale").all()
+    assert (one.day, one.tenant, one.verdict, one.note, one.file_fingerprint) == (
         DAY,
         None,
         "accepted",

@@ -73,7 +73,7 @@ def test_a_night_judges_its_own_day_alone(run: Run) -> None:
 def test_the_last_word_on_a_day_is_peoples(run: Run, verdict: str) -> None:
     assert judged(run, with_garbage(), decision(verdict))[DAY, "default"] == verdict
     (row,) = [row for row in read(run, "log_days") if str(row["date"]) == DAY]
-    assert (row["decided"], row["because"]) == ("2026-03-12T02:10:00+00:00", "a sale")
+    assert (row["decided_at"], row["note"]) == ("2026-03-12T02:10:00+00:00", "a sale")
     assert row["reasons"]
 
 

@@ -42,7 +42,7 @@ def fitted(run: Run, docs: pa.Table, log: pa.Table, clicks: pa.Table, through: d
 
 
 def learned(run: Run) -> dict[tuple[str, str], Any]:
-    return {(row["tenant"], row["term"]): row for row in read(run, "planner_terms")}
+    return {(row["tenant"], row["term"]): row for row in read(run, "learned_term_weights")}
 
 
 def texts(*texts: str) -> pa.Table:
@@ -99,7 +99,7 @@ def test_words_that_stand_together_are_one_term(run: Run) -> None:
     log = queries("reset two factor", "two factor lost", "two factor app")
     fitted(run, docs, log, evidence())
     assert learned(run)["default", "two factor"]["documents"] == 2
-    weighter = LogTermWeighter(run.tables("planner_terms").read("planner_terms"), "v")
+    weighter = LogTermWeighter(run.tables("learned_term_weights").read("learned_term_weights"), "v")
     assert weighter.weights("default", "two factor lost").keys() == {"two factor", "lost"}
     assert weighter.weights("default", "factor two") == {"factor": pytest.approx(1.0, abs=0.3), "two": 1.0}
 
@@ -112,7 +112,7 @@ def test_scripts_without_spaces_have_words(run: Run) -> None:
 def plans(run: Run, docs: pa.Table, *asked: str) -> dict[str, list[str]]:
     """Each query's terms by a weighter that learned from all of them, most important first."""
     fitted(run, docs, queries(*asked), evidence())
-    weighter = LogTermWeighter(run.tables("planner_terms").read("planner_terms"), "v")
+    weighter = LogTermWeighter(run.tables("learned_term_weights").read("learned_term_weights"), "v")
     found = {text: weighter.weights("default", text) for text in asked}
     return {text: sorted(terms, key=lambda term: -terms[term]) for text, terms in found.items()}
 
@@ -137,7 +137,7 @@ def test_a_word_of_many_queries_is_weak_in_any_language(run: Run) -> None:
 
 def test_nothing_is_known_of_words_that_nobody_used() -> None:
     weights = {"tenant": ["t"], "term": ["appl"], "weight": [0.5], "documents": [1], "queries": [1]}
-    weighter = LogTermWeighter(TABLES["planner_terms"].rows(weights), "v")
+    weighter = LogTermWeighter(TABLES["learned_term_weights"].rows(weights), "v")
     assert weighter.weights("t", "unheard words") == {}
     assert weighter.weights("t", "unheard") == {"unheard": 1.0}
     assert weighter.weights("t", "unheard apple").keys() == {"unheard", "appl"}
@@ -161,18 +161,18 @@ def test_the_order_of_the_rows_does_not_matter(run: Run) -> None:
     parts = []
     for order in (range, lambda n: range(n - 1, -1, -1)):
         rows = [table.take(list(order(table.num_rows))) for table in (docs, log, clicks)]
-        parts.append([part.sha256 for part in fitted(run, *rows).outputs["planner_terms"]])
+        parts.append([part.sha256 for part in fitted(run, *rows).outputs["learned_term_weights"]])
     assert parts[0] == parts[1]
 
 
 def test_no_documents_and_no_log(run: Run) -> None:
-    assert fitted(run, texts(), queries(), evidence()).rows("planner_terms") == 0
+    assert fitted(run, texts(), queries(), evidence()).rows("learned_term_weights") == 0
 
 
 def test_the_best_term_has_importance_1() -> None:
     weights = {"tenant": ["t"] * 3, "term": ["appl", "pear", "plum"], "weight": [0.2, 0.4, 0.0]}
     weights |= {"documents": [1] * 3, "queries": [1] * 3}
-    weighter = LogTermWeighter(TABLES["planner_terms"].rows(weights), "v")
+    weighter = LogTermWeighter(TABLES["learned_term_weights"].rows(weights), "v")
     assert weighter.weights("t", "apples and a pear") == {"appl": pytest.approx(0.5), "pear": 1.0}
     assert weighter.weights("t", "apple unheard") == {"appl": pytest.approx(0.2), "unheard": 1.0}
     assert weighter.weights("t", "plum") == weighter.weights("t", "the") == {}

@@ -17,5 +17,5 @@ def test_queries_are_counted_by_what_stays_and_the_changed_ones_shown(run: Run) 
 
 
 def test_without_a_swap_there_is_no_section(run: Run) -> None:
-    adapted_tables(run).store.delete("manifests/given_swap.json")
+    adapted_tables(run).store.delete("manifests/given_encoder_swap.json")
     assert not [key for key in figures(parsed(rendered(run))) if key.startswith("swap")]

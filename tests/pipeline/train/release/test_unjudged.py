@@ -11,7 +11,13 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.release.unjudged import HOLES, NO_JUDGES, UnjudgedJudges, format_unjudged, judge_unjudged
+from darklode.pipeline.train.release.unjudged import (
+    NO_JUDGES,
+    UNJUDGED_STAGE,
+    UnjudgedJudges,
+    format_unjudged,
+    judge_unjudged,
+)
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
@@ -50,8 +56,8 @@ def asked(folder: Path, source: TrainingSource, lists: dict[tuple[str, str], lis
 
 
 def filled(run: Run, judges: UnjudgedJudges, budget: int = 100) -> dict[tuple[str, str], dict[str, Any]]:
-    execute(run, HOLES, lambda tables, output: judge_unjudged(tables, output, budget, judges))
-    return {(str(row["query_id"]), str(row["text_id"])): row for row in read(run, "hole_verdicts")}
+    execute(run, UNJUDGED_STAGE, lambda tables, output: judge_unjudged(tables, output, budget, judges))
+    return {(str(row["query_id"]), str(row["text_id"])): row for row in read(run, "unjudged_verdicts")}
 
 
 def test_both_sides_holes_are_judged_once_and_become_labels(
@@ -69,10 +75,10 @@ def test_both_sides_holes_are_judged_once_and_become_labels(
     assert {one: labels[one] for one in found} == {one: int(row["relevant"]) for one, row in found.items()}
     before = {(row["query_id"], row["text_id"]) for row in read(run, "adaptation_labels")}
     assert set(labels) - set(found) == {one for one in before if str(one[0]).startswith("test")}
-    sides = {row["system"]: row for row in read(run, "adapter_holes")}
+    sides = {row["system"]: row for row in read(run, "unjudged_results")}
     assert [sides["base"][name] for name in ("places", "labelled", "judged", "relevant")] == [4, 1, 3, 2]
     assert [sides["adapted"][name] for name in ("places", "labelled", "judged", "relevant")] == [4, 2, 2, 1]
-    manifest = run.manifests()["adapter_holes"]
+    manifest = run.manifests()["unjudged_results"]
     assert manifest.facts["judge_ids"] == [found["test-002", "test-002#2"]["judge_id"]]
     (step,) = manifest.funnel
     assert (step.rows_in, step.rows_out) == (4, 4)
@@ -95,7 +101,7 @@ def test_the_budget_goes_by_rank_whichever_side_has_it(
     found = filled(run, judges, budget=2)
     assert {row["rank"] for row in found.values()} == {1}
     assert set(found) == {("test-001", "train-003#0"), ("test-002", "test-002#2")}
-    (step,) = run.manifests()["adapter_holes"].funnel
+    (step,) = run.manifests()["unjudged_results"].funnel
     assert step.dropped == {"beyond the budget": 2}
 
 
@@ -113,7 +119,7 @@ def test_nobody_is_asked_where_the_budget_is_0_or_no_judge_labelled_the_run(
         assert filled(run, who, budget) == {}
         before = [row for row in read(run, "adaptation_labels") if str(row["query_id"]).startswith("test")]
         assert len(read(run, "test_labels")) == len(before)
-        assert run.manifests()["adapter_holes"].funnel[0].rows_out == 0
+        assert run.manifests()["unjudged_results"].funnel[0].rows_out == 0
 
 
 def test_a_hole_that_training_learned_moves_its_query_to_those_that_share(

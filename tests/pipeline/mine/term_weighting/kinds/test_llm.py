@@ -25,6 +25,6 @@ def test_a_server_that_does_not_listen_or_a_key_that_is_not_set_is_named(monkeyp
 
 
 def test_it_builds_the_term_weighter_and_learns_nothing(tmp_path: object) -> None:
-    weighter = KIND(**GIVEN).term_weighter(Tables.empty("planner_terms"), CacheSettings(root=str(tmp_path)))
+    weighter = KIND(**GIVEN).term_weighter(Tables.empty("learned_term_weights"), CacheSettings(root=str(tmp_path)))
     assert isinstance(weighter, LlmTermWeighter)
     assert not KIND.LEARNS

@@ -12,8 +12,8 @@ from helpers.runs import put
 def learned(run: Run, **weights: float) -> Tables:
     columns = {"term": list(weights), "weight": list(weights.values()), "documents": [1] * len(weights)}
     columns["queries"] = columns["documents"]
-    put(run, "planner_terms", TABLES["planner_terms"].rows(columns | {"tenant": ["t"] * len(weights)}))
-    return run.tables("planner_terms")
+    put(run, "learned_term_weights", TABLES["learned_term_weights"].rows(columns | {"tenant": ["t"] * len(weights)}))
+    return run.tables("learned_term_weights")
 
 
 def terms(of: Tables) -> dict[str, float]:
@@ -34,7 +34,7 @@ def test_weights_follow_the_learned_terms_and_another_log_changes_the_identity(r
 
 
 def test_without_anything_learned_it_plans_nothing_worse_than_a_guess() -> None:
-    nothing = Tables.empty("planner_terms")
+    nothing = Tables.empty("learned_term_weights")
     assert (
         KIND().term_weighter(nothing, CacheSettings()).identity
         == KIND().term_weighter(nothing, CacheSettings()).identity
