@@ -23,10 +23,25 @@ hypothesis.settings.load_profile("darklode")
 pytest_plugins = ["helpers.browser", "helpers.flow_fixtures", "helpers.s3_bucket"]
 
 
+FIRST = ("tests/flows/commands/test_build.py", "tests/flows/commands/test_mine.py")
+SHARED_RUNS = {"sample_run", "mined_run"}
+
+
 @pytest.hookimpl(trylast=True)  # after pytest-randomly
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The rooms of the pipeline last: theirs are the short files, which two processes end with at the same time."""
-    items.sort(key=lambda item: item.nodeid.startswith("tests/pipeline/"))
+    """Sort the files so that two processes wait for each other as little as possible.
+
+    First the two that make the runs which others share; those others after the rest of the flows, when the runs are
+    finished; the many short files of the pipeline last, so that both processes end at the same time.
+    """
+    readers = {item.path for item in items if SHARED_RUNS & set(getattr(item, "fixturenames", ()))}
+
+    def turn(item: pytest.Item) -> int:
+        if item.nodeid.startswith(FIRST):
+            return 0
+        return 3 if item.nodeid.startswith("tests/pipeline/") else 2 if item.path in readers else 1
+
+    items.sort(key=turn)
 
 
 @pytest.fixture

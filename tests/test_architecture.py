@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 from darklode import flows, pipeline
 from helpers.runs import REPOSITORY
 
@@ -22,6 +24,7 @@ def name_of(module: Path) -> str:
     return module.relative_to(REPOSITORY).as_posix()
 
 
+@pytest.mark.slow
 def test_importing_the_pipeline_does_not_load_prefect() -> None:
     names = [found.name for found in pkgutil.walk_packages(pipeline.__path__, "darklode.pipeline.")]
     assert "darklode.pipeline.retrieve.retrievers.bm25" in names
@@ -32,6 +35,7 @@ def test_importing_the_pipeline_does_not_load_prefect() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_flows_and_commands_load_where_no_extra_is_installed() -> None:
     names = [found.name for found in pkgutil.walk_packages(flows.__path__, "darklode.flows.")]
     assert "darklode.flows.prefect.orchestration" in names

@@ -69,6 +69,7 @@ def is_ours(path: Path) -> bool:
     return path.is_file() and "__pycache__" not in path.parts
 
 
+@pytest.mark.slow
 def test_the_command_runs_beside_folders_of_the_same_names(installed: Path, tmp_path: Path) -> None:
     for name in ("flows", "pipeline", "prompts", "schemas"):
         (tmp_path / name).mkdir()

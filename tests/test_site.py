@@ -57,6 +57,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(folder: Path) -> None:
     assert not re.findall(r"@import[^;]*//|url\([\"']?(?:https?:)?//", styles)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["nowhere.md", "build.md#no-such-heading"])
 def test_a_broken_link_fails_the_build(folder: Path, target: str) -> None:
     page = folder / "docs" / "guides" / "export.md"

@@ -122,6 +122,7 @@ def llm(server: FakeChat, name: str) -> dict[str, Any]:
     return {"kind": "llm", "model": name, "base_url": server.url, "retry_timeout": 5}
 
 
+@pytest.mark.slow
 def test_a_panel_of_two_servers_and_a_formula(
     source: Path, tmp_path: Path, servers: list[FakeChat], call: Call
 ) -> None:

@@ -32,6 +32,7 @@ def test_help_of_the_whole_lists_the_commands(call: Call) -> None:
     assert re.fullmatch(r"darklode \d+\.\d+\.\d+\n", call("--version").out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "offered"),
     [("darklode st", "status"), ("darklode judge ca", "calibration"), ("darklode build --ch", "--check")],

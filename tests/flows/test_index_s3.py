@@ -41,6 +41,7 @@ def test_an_index_on_s3_is_the_local_one(shipped: Path, tmp_path: Path, bucket: 
     assert update_index(url, str(run)).startswith("Nothing changed.")
 
 
+@pytest.mark.slow
 def test_an_index_of_a_file_on_s3_follows_its_content(tmp_path: Path, bucket: str) -> None:
     """The second file has the size of the first; one vector in the middle is another."""
     url, out, vectors = f"{bucket}/vectors.parquet", str(tmp_path / "index"), clustered(200)

@@ -12,7 +12,6 @@ import pytest
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run
 from helpers.commands import mine_without_prefect, tables_of
-from helpers.repeats import mostly_slow
 
 ACME, BIRCH = "acme", "birch"
 BOTH = (ACME, BIRCH)
@@ -72,24 +71,22 @@ def of_tenant(run: Path, tenant: str) -> dict[str, bytes]:
     return {name: data for name, data in tables_of(run).items() if name.startswith(f"triplets/tenant-{tenant}/")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "assignments"),
-    mostly_slow(
-        [
-            (1, []),
-            (
-                2,
-                [
-                    "click.model=coec",
-                    "click.confidence=0.05",
-                    "associate.max_lenders_per_query=1",
-                    "associate.max_lenders=2",
-                ],
-            ),
-            (3, ["click.model=pbm", "click.confidence=0.05", "click.negatives=skipped", "relevance.ranker=none"]),
-        ],
-        fast=1,
-    ),
+    [
+        (1, []),
+        (
+            2,
+            [
+                "click.model=coec",
+                "click.confidence=0.05",
+                "associate.max_lenders_per_query=1",
+                "associate.max_lenders=2",
+            ],
+        ),
+        (3, ["click.model=pbm", "click.confidence=0.05", "click.negatives=skipped", "relevance.ranker=none"]),
+    ],
 )
 def test_two_tenants_never_meet(tmp_path: Path, seed: int, assignments: list[str]) -> None:
     both = mined(tmp_path / "both", BOTH, seed, assignments)

@@ -41,6 +41,7 @@ def without_encoders(shipped: Path, folder: Path) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_a_run_without_an_encoder_is_served_by_one_that_is_named(shipped: Path, tmp_path: Path) -> None:
     """What the message proposes is what works: it does not send back to `base`."""
     run = without_encoders(shipped, tmp_path / "run")

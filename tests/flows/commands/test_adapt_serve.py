@@ -43,6 +43,7 @@ def test_what_a_swap_changes_is_told_written_and_stands(shipped: Path, tmp_path:
     assert sum(row["queries"] for row in told["overlap"]) == 2
 
 
+@pytest.mark.slow
 def test_the_texts_vectors_are_looked_for_where_adapt_put_them(shipped: Path, tmp_path: Path, call: Call) -> None:
     """`adapt --set cache.root=…` embeds the run's texts into another cache than the run's own settings name."""
     run = Path(shutil.copytree(shipped / "run", tmp_path / "run"))

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 import yaml
 
 from darklode.flows.config import load_settings
@@ -15,6 +16,7 @@ from helpers.commands import DARKLODE, Call
 from helpers.finished_run import finished_run
 
 
+@pytest.mark.slow
 def test_a_run_is_browsed_until_ctrl_c(tmp_path: Path) -> None:
     run = finished_run(str(tmp_path / "run"))
     run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())

@@ -23,6 +23,7 @@ def written(folder: Path) -> Path:
     return folder / "points.csv"
 
 
+@pytest.mark.slow
 def test_a_file_becomes_verdicts_tables_and_a_page(tmp_path: Path) -> None:
     points, out = written(tmp_path), str(tmp_path / "laws")
     told = CliRunner().invoke(app, ["laws", "fit", str(points), "--out", out, "--json"], catch_exceptions=False)

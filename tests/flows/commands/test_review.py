@@ -60,6 +60,7 @@ def kept(run: Run) -> dict[str, object]:
     return {row["chunk_id"]: row["relevance"] for row in current_answers(AnswerJournal(run.store).read()).to_pylist()}
 
 
+@pytest.mark.slow
 def test_a_review_says_where_it_is_and_how_far_it_came(run: Run, alone: Environment, tmp_path: Path) -> None:
     review_run(run.store.url)
     with running(run, alone, tmp_path, "--port", "0") as server:

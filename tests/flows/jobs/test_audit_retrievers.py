@@ -11,6 +11,7 @@ from helpers.json_page import promised
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.slow
 def test_an_audit_with_other_settings(call: Call, copied: Path, served: Environment) -> None:
     before = tables_of(copied)
     done = run_inside([DARKLODE, "audit", str(copied), "--set", "evaluate.n_resamples=50"], served)

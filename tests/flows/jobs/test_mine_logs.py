@@ -12,7 +12,6 @@ import pytest
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run
 from helpers.commands import mine_without_prefect, tables_of
-from helpers.repeats import mostly_slow
 from helpers.runs import SAMPLE
 
 DAYS = 10
@@ -64,7 +63,8 @@ ORDERS: dict[str, Nights] = {
 }
 
 
-@pytest.mark.parametrize("order", mostly_slow(ORDERS, fast=["a day late"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ORDERS)
 def test_nights_end_like_one_run_over_all_days(once: Once, tmp_path: Path, order: str) -> None:
     ours, whole = tables_of(nights(tmp_path / "run", *ORDERS[order])), tables_of(once())
     assert ours == whole
@@ -78,7 +78,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", mostly_slow(OTHERS, fast=[]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
 def test_other_settings_change_the_triplets_and_not_that(once: Once, tmp_path: Path, name: str) -> None:
     given = OTHERS[name]
     run = nights(tmp_path / "run", range(1, 4), [5, 8], [4, 6, 7, 9, 10], assignments=given)

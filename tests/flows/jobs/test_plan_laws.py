@@ -93,6 +93,7 @@ def test_without_a_price_money_is_not_told(folder: str) -> None:
     assert "buys" not in said
 
 
+@pytest.mark.slow
 def test_a_budget_buys_labels_and_a_file_becomes_a_batch_that_build_reads(folder: str, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text('query_id,query\na,reset a password\nb,"invoice, overdue"\nc,cluster upgrade\n')
     wanted, files = PlanRequest(budget=300, per_label=0.6), [str(tmp_path / "log.csv")]
@@ -108,6 +109,7 @@ def test_a_budget_buys_labels_and_a_file_becomes_a_batch_that_build_reads(folder
     assert plan_laws(folder, wanted, batch=2, queries=files).manifest(PLAN) == before
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_asked_again_judges_no_point_anew(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(fit_stage, "find_law")
     (row,) = (

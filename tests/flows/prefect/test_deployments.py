@@ -230,6 +230,7 @@ def test_a_second_build_is_shown_as_cached(site: Site, finished: Finished) -> No
     assert set(site.tasks(again).values()) == {"Cached"}
 
 
+@pytest.mark.slow
 def test_an_audit_shows_what_it_measured(site: Site, finished: Finished) -> None:
     out, *_ = finished
     audit = site.inside("audit-retrievers/local", out=out, settings={"evaluate": {"n_resamples": 50}})
@@ -241,6 +242,7 @@ def test_an_audit_shows_what_it_measured(site: Site, finished: Finished) -> None
     assert {row["retriever"] for row in measured} >= {"bm25", "ppmi"}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_held_back_fails_and_shows_why(site: Site, finished: Finished) -> None:
     held = site.inside("validate-benchmark/local", out=finished[0], settings={"validation": {"min_kappa": 0.5}})
     assert (held["state"]["type"], held["state"]["name"]) == ("FAILED", "Held")
@@ -351,6 +353,7 @@ def test_a_settings_file_is_deployed_and_its_nights_come_one_after_the_other(sit
     assert "| 2026-03-02 |" in shown
 
 
+@pytest.mark.slow
 def test_what_is_deployed_again_is_replaced(site: Site, served: Environment, own: Path) -> None:
     named = ["--name", "again", "--pool", "another"]
     built([DARKLODE, "deploy", "--config", str(own), *named, "--cron", "0 4 * * *"], served)
@@ -395,6 +398,7 @@ def test_without_a_server_it_says_how_to_start_one(alone: Environment, own: Path
 # mine-logs
 
 
+@pytest.mark.slow
 def test_nights_are_scheduled_one_at_a_time(site: Site) -> None:
     nightly = site.deployment("nightly")
     assert [(one["schedule"]["cron"], one["schedule"]["timezone"]) for one in nightly["schedules"]] == [

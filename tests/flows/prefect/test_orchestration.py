@@ -45,6 +45,7 @@ def test_what_will_not_pass_is_raised_at_once(ended: Ended, case: str) -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_does_not_pass_in_the_end_is_raised(ended: Ended) -> None:
     assert ended["too often"]["raised"] == "OSError: [Errno 5] number 2"
     assert ended["too often"]["worked"] == ["first", "second", "second", "second"]

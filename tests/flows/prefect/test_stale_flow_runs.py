@@ -35,6 +35,7 @@ with _hold_lock(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 def test_a_lock_that_nobody_holds_is_left_by_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
     monkeypatch.setattr(

@@ -174,6 +174,7 @@ def test_a_filter_acts_at_once_and_is_an_address(page: Browsed, visit: Visit) ->
     assert again.locator("article.item").count() == tab.locator("article.item").count() == 12
 
 
+@pytest.mark.slow
 def test_without_javascript_forms_do_it(page: Browsed, visit: Visit) -> None:
     tab = visit(page, "pairs", java_script_enabled=False)
     tab.get_by_label("tenant").select_option(ACME)

@@ -140,6 +140,7 @@ def test_a_double_click_labels_one_pair(page: Page, visit: Visit) -> None:
     assert shown(tab) == "Rotating keys, part 1: open Settings."
 
 
+@pytest.mark.slow
 def test_a_page_takes_no_answer_in_its_first_moment(page: Page, visit: Visit) -> None:
     tab = visit(page)
     tab.clock.install()
@@ -390,6 +391,7 @@ def test_the_first_page_says_what_is_relevant_and_what_grades_mean(run: Run, vis
         expect(tab.locator(".rules dt")).to_have_text(["3", "0"])
 
 
+@pytest.mark.slow
 def test_a_document_s_name_opens_it_at_the_chunk(run: Run, visit: Visit) -> None:
     whole = "# Keys\n\n```sh\nkey list\nkey rotate\n```\n"
     cut = whole.index("key rotate")

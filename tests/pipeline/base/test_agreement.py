@@ -25,6 +25,7 @@ LABELS = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 50)), m
 GRADES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)), min_size=2, max_size=60)
 
 
+@pytest.mark.slow
 @given(LABELS)
 def test_weighed_counts_and_kappa_are_those_of_scikit_learn(pairs: list[tuple[bool, bool, int]]) -> None:
     said, positive, weight = (np.array(column) for column in zip(*pairs, strict=True))

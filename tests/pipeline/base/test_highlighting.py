@@ -74,6 +74,7 @@ def test_code_that_was_cut_is_still_code(cut: int) -> None:
 PARTS = ["```", "~~~", "`", "````", "\n", "\n", "\r\n", "\r", "\t", "  ", "sh", "key", "\x0b", "\u2028", "\x85"]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(text=st.lists(st.sampled_from(PARTS), max_size=30).map("".join))
 @example("```npm install```\n")

@@ -79,6 +79,7 @@ def test_spelt_out_addresses_and_private_keys_are_masked_in_any_case(text: str) 
     assert mask(pa.array([text])).to_pylist() != [text]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(parts=st.lists(st.sampled_from([text for text, _ in POSITIVE] + HARD), min_size=1, max_size=3), data=st.data())
 def test_no_part_of_such_a_text_is_passed_by(parts: list[str], data: st.DataObject) -> None:

@@ -68,6 +68,7 @@ TEXTS = st.lists(TEXT, min_size=50, max_size=50)  # a call costs the same for on
 FEW = settings(max_examples=20, deadline=None)
 
 
+@pytest.mark.slow
 @FEW
 @given(TEXTS)
 def test_the_form_of_a_form_is_the_form(texts: list[str]) -> None:

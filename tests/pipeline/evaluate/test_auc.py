@@ -72,6 +72,7 @@ def test_equal_scores_and_missing_ones_share_ranks() -> None:
     assert rank_swap_p(labels, scores[:, [0, 0]] * [1, 2], query, ResamplingSettings()) == 1
 
 
+@pytest.mark.slow
 def test_few_labels_of_one_kind_do_not_decide(tmp_path: Path) -> None:
     query, labels = np.repeat(np.arange(100), 2), np.arange(200) == 0
     random = np.random.default_rng(1)
@@ -118,6 +119,7 @@ def measured(run: Run) -> None:
     execute(run, AUC, lambda tables, output: auc(tables, output, given, systems=list(systems), seed=1))
 
 
+@pytest.mark.slow
 def test_systems_get_areas_with_intervals_and_differences(tmp_path: Path) -> None:
     run = labelled(tmp_path)
     measured(run)

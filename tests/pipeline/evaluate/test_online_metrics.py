@@ -96,6 +96,7 @@ def random_log(seed: int, better: float) -> list[list[dict[str, Any]]]:
     return searches
 
 
+@pytest.mark.slow
 def test_arms_that_do_not_differ_are_rarely_called_different(tmp_path: Path) -> None:
     found = []
     for seed in range(30):

@@ -94,6 +94,7 @@ def test_the_shares_are_those_of_the_hand(tmp_path: Path) -> None:
     assert (pair["variant"], pair["difference"]) == ("y", pytest.approx(1 / 3 - 1 / 2))
 
 
+@pytest.mark.slow
 def test_so_many_searches_of_each_arm_are_drawn_and_no_more_is_asked(tmp_path: Path) -> None:
     log = [search(60 * n, [("x", "y", None)[n % 3]] * 25, set(), f"s{n}") for n in range(90)]
     for number, rows in enumerate(log):

@@ -217,6 +217,7 @@ def written_of(run: Run, by: LlmWriter, spread: Spread = here) -> list[dict[str,
     return read(run, "written_queries")
 
 
+@pytest.mark.slow
 def test_asked_ahead_elsewhere_it_makes_no_call_of_its_own(many: Run, tmp_path: Path) -> None:
     with FakeWriter() as calm:
         whole = written_of(many, writer(calm, tmp_path / "calm"))
@@ -228,6 +229,7 @@ def test_asked_ahead_elsewhere_it_makes_no_call_of_its_own(many: Run, tmp_path: 
         assert (by.counters.calls, 1 < server.most_at_once <= 4) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_limit_of_tokens_holds_over_all_workers(many: Run, tmp_path: Path) -> None:
     with FakeWriter() as server:
         limited = writer(server, tmp_path, max_concurrency=4, token_limit=12_000)

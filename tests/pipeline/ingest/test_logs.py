@@ -176,6 +176,7 @@ def test_the_sample(tmp_path: Path) -> None:
     assert sorted(Run(str(tmp_path / "nights")).store.sizes("tables/impressions")) == sorted(got.files["impressions"])
 
 
+@pytest.mark.slow
 def test_a_log_on_s3_gives_the_bytes_of_a_local_one(tmp_path: Path, bucket: str) -> None:
     store = Store(f"{bucket}/log")
     names = (
@@ -248,6 +249,7 @@ def test_order_files_and_formats_do_not_matter(tmp_path: Path, table: pa.Table) 
     assert len(got[0].rows) == ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "value"),
     [(columnar, "MAX_BATCH_ROWS", 61), (staging, "BATCH_ROWS", 2048), (pieces, "PIECE_BYTES", 1000)],

@@ -178,6 +178,7 @@ def test_a_killed_run_goes_on_where_it_stopped_and_ends_the_same(tmp_path: Path,
     assert len(finished | asked) == len(read(killed, "verdicts"))
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_another_draws_another_slice(tmp_path: Path) -> None:
     runs = [prepared(Run(str(tmp_path / name))) for name in ("one", "two", "three")]
     for run, seed in zip(runs, (5, 5, 6), strict=True):
@@ -185,6 +186,7 @@ def test_the_same_seed_gives_the_same_bytes_another_draws_another_slice(tmp_path
     assert files(runs[0]) == files(runs[1]) != files(runs[2])
 
 
+@pytest.mark.slow
 def test_tenants_with_equal_ids_do_not_meet(tmp_path: Path) -> None:
     """A tenant's verdicts are those that it gets alone, whoever else is in the run."""
     alone, both = prepared(Run(str(tmp_path / "alone"))), prepared(Run(str(tmp_path / "both")), ("a", "b"))

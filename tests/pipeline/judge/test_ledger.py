@@ -368,6 +368,7 @@ def start(root: Path, first: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", WRITE, str(root), str(first)], env=environment, stdout=-1)
 
 
+@pytest.mark.slow
 def test_processes_append_and_merge_at_once(tmp_path: Path) -> None:
     processes = [start(tmp_path, first) for first in (0, 20, 40)]
     assert [(process.communicate(), process.returncode)[1] for process in processes] == [0, 0, 0]

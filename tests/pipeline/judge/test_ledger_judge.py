@@ -174,6 +174,7 @@ def test_a_full_disk_stops_the_judge(kept: Ledger) -> None:
     assert source.closed
 
 
+@pytest.mark.slow
 def test_of_two_that_asked_at_once_both_say_what_the_ledger_says(kept: Ledger) -> None:
     def says(raw: str, label: bool) -> ScriptedStream:
         return ScriptedStream(lambda _pair: {"relevant": label, "raw_reply": raw}, seconds=0.01)

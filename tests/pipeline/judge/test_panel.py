@@ -117,6 +117,7 @@ ANY = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(ANY, min_size=1, max_size=4), st.sampled_from(["majority", "mean"]))
 def test_a_vote_is_a_label_or_a_reason_whatever_the_order(each: list[Said], rule: Any) -> None:
     pooled = vote(*each, rule=rule)

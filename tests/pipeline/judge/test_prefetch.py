@@ -68,6 +68,7 @@ def rows(run: Run) -> pa.Table:
     return run.tables("verdicts").read("verdicts").drop_columns(["cached_tokens"])
 
 
+@pytest.mark.slow
 def test_the_stage_finds_every_reply_and_makes_no_call(pooled: Run, server: FakeChat, tmp_path: Path) -> None:
     elsewhere = Elsewhere(pooled.store, 3, at_once=3)
     facts = judged(pooled, judges(server, tmp_path / "cache"), spread=elsewhere).facts

@@ -28,6 +28,7 @@ def table(*parts: list[dict[str, object]]) -> pa.Table:
     return pa.Table.from_pylist([row for part in parts for row in part], schema=LAW_POINTS.schema)
 
 
+@pytest.mark.slow
 def test_another_source_is_held_against_the_runs_own_labels() -> None:
     rows = table(points(0.0, "a"), points(0.02, "b", source="bm25"))
     laws = found_of(rows)
@@ -41,6 +42,7 @@ def test_another_source_is_held_against_the_runs_own_labels() -> None:
     assert told == pytest.approx(worth, rel=0.15)
 
 
+@pytest.mark.slow
 def test_a_larger_model_costs_what_training_and_encoding_take_more() -> None:
     rows = table(points(0.02, "a", parameters=1e6), points(0.0, "a", parameters=4e6))
     laws = found_of(rows)
@@ -67,6 +69,7 @@ def test_deeper_judging_finds_at_most_what_the_ranks_before_gave() -> None:
     assert judge_deeper(MeasuredCosts()) == []
 
 
+@pytest.mark.slow
 def test_without_common_seeds_the_gain_is_the_difference_of_the_means() -> None:
     rows = table(points(0.0, "a"), [row | {"seed": row["seed"] + 5} for row in points(0.02, "b", source="bm25")])
     (row,) = compare_sources(rows, found_of(rows))

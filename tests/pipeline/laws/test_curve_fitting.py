@@ -42,6 +42,7 @@ def test_the_law_of_model_size_is_found_with_the_papers_constants() -> None:
     assert list(found.constants.values()) == pytest.approx([4.54e4, 0.46, 0.02], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_joint_law_is_found() -> None:
     sizes, models = grid()
     value = ((8.2e5 / models) ** (0.57 / 1.39) + 5.2e3 / sizes) ** 1.39 + 0.03  # Eq. 10 and 11

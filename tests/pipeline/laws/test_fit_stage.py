@@ -57,6 +57,7 @@ def test_each_place_has_its_part_and_what_is_held_out_is_not_fitted(tmp_path: Pa
     assert [run.tables(name).content(name) for name in names] == [again.tables(name).content(name) for name in names]
 
 
+@pytest.mark.slow
 def test_two_encoders_without_parameters_are_not_fitted_as_one(tmp_path: Path) -> None:
     """Each has a law of its own; together they were a cloud of two curves, and a verdict about neither."""
     rows = []

@@ -27,6 +27,7 @@ def test_triplets_of_labels_are_those_of_the_cells_queries(towers: Grid, tmp_pat
     assert held[0] < held[1]
 
 
+@pytest.mark.slow
 def test_pairs_of_another_source_are_read_as_views_need_them(towers: Grid, tmp_path: Path) -> None:
     evaluator, whole = towers.evaluator(), {row["positive_id"]: row for row in read(towers.out, "tower_triplets")}
     task = evaluator.training_task("shuffled", 0)

@@ -54,6 +54,7 @@ def test_labels_needed_give_the_loss_and_none_is_promised_far_away() -> None:
     assert size_for_loss(one, 0.31) == float("inf")  # more than four times the largest size
 
 
+@pytest.mark.slow
 def test_a_law_tells_the_next_step_what_money_buys_and_what_a_target_takes() -> None:
     laws = found_of(rows("nDCG@10", 0.002))
     planned = plan_laws(laws, PlanRequest(budget=600, target=0.83, per_label=0.6), 0)
@@ -82,6 +83,7 @@ def test_where_no_law_stands_it_says_what_to_label_first() -> None:
     assert "label 3,584 more queries, and train at sizes 1,024, 2,048, 4,096 first" in row["advice"]
 
 
+@pytest.mark.slow
 def test_labels_that_teach_nothing_are_not_asked_for() -> None:
     flat = rows("nDCG@10", 0.0)
     flat = flat.set_column(flat.schema.get_field_index("value"), flat.schema.field("value"), pa.array([0.5] * 18))
@@ -90,6 +92,7 @@ def test_labels_that_teach_nothing_are_not_asked_for() -> None:
     assert "no law predicts what more of these labels would bring" in row["advice"]
 
 
+@pytest.mark.slow
 def test_what_more_than_four_times_the_size_would_take_has_no_amount() -> None:
     step, target = plan_laws(found_of(rows("nDCG@10", 0.002)), PlanRequest(target=0.92), 0)
     assert step["amount"] is not None

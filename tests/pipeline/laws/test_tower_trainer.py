@@ -68,6 +68,7 @@ def test_texts_are_searched_by_the_trained_document_tower(towers: Grid) -> None:
     assert np.abs(vectors[0] - vectors[1]).max() > 0.01
 
 
+@pytest.mark.slow
 def test_validation_stops_training_where_it_is_large_enough(towers: Grid) -> None:
     """With a rate that ruins the towers the best look is that before the first step."""
     ruinous = DUAL.model_copy(update={"learning_rates": (3.0, 2.0)})
@@ -85,6 +86,7 @@ def test_validation_stops_training_where_it_is_large_enough(towers: Grid) -> Non
     assert found.weights is None, reached
 
 
+@pytest.mark.slow
 def test_few_validation_queries_choose_between_no_settings(towers: Grid, tmp_path: Path) -> None:
     two = towers.settings.model_copy(update={"dual": DUAL.model_copy(update={"temperatures": (0.05, 0.1)})})
     out = Run(str(tmp_path / "laws"))

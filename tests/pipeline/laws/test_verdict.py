@@ -68,6 +68,7 @@ def test_a_planted_law_is_claimed_and_holds_at_the_largest() -> None:
     assert (found.ends[0] <= found.mean_loss * 1.01).all()
 
 
+@pytest.mark.slow
 def test_a_law_that_breaks_at_the_largest_is_taken_back() -> None:
     value = (600 / SIZES) ** 0.4 + 0.8
     found = judged(SIZES, np.where(SIZES.max() == SIZES, value * 1.08, value))
@@ -80,6 +81,7 @@ def test_noise_alone_is_no_law(spread: float) -> None:
     assert judged(SIZES, noisy(np.full(len(SIZES), 1.5), spread)).verdict != LAW
 
 
+@pytest.mark.slow
 def test_the_held_out_point_changes_no_claim() -> None:
     value = noisy((600 / SIZES) ** 0.4 + 0.8, 0.003)
     found = [judged(SIZES, np.where(SIZES.max() == SIZES, value * off, value)) for off in (1, 1.2)]
@@ -94,6 +96,7 @@ def test_the_largest_of_a_grid_are_those_of_the_largest_size_and_of_the_largest_
     assert largest(LawPoints(size, model, size)).tolist() == [False, True, True, True]
 
 
+@pytest.mark.slow
 def test_a_width_is_told_finer_than_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdict, "MAX_INTERVAL", 0.001)
     found = judged(SIZES, noisy((600 / SIZES) ** 0.4 + 0.8, 0.003))

@@ -55,6 +55,7 @@ def beside(run: Run) -> dict[str, int]:
     return {name: run.tables(name).rows(name) for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", mostly_slow(range(3), fast=1))
 def test_every_reader_sees_the_rows_of_one_run(tmp_path: Path, number: int) -> None:
     log = random_log(200 + number)

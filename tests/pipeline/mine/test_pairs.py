@@ -202,6 +202,7 @@ def test_pairs_are_those_of_the_definition(run: Run, case: int) -> None:
         assert sources >= (SOURCES if merge == "all" else {"click_one_hop", "click_multi_hop"})
 
 
+@pytest.mark.slow
 def test_a_night_looks_only_at_what_its_evidence_touched(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     log = random_log(7)
     mine(run, log)

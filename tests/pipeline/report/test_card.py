@@ -192,6 +192,7 @@ def test_hugging_face_loads_each_config_by_its_splits(tmp_path: Path, offline: s
     assert named.column_names == QRELS.schema.names
 
 
+@pytest.mark.slow
 def test_hugging_face_loads_a_mined_run_by_its_splits(run: Run, offline: str) -> None:
     mine(run, random_log(7))
     tested = {"tenant": "a", "query_id": "q", "query": "later", "kind": "unseen", "doc_id": "d1", "source": "click"}
@@ -209,6 +210,7 @@ def test_hugging_face_loads_a_mined_run_by_its_splits(run: Run, offline: str) ->
     assert {row["doc_id"] for row in loaded(run, "corpus", offline)["corpus"]} >= {"d1"}
 
 
+@pytest.mark.slow
 def test_a_card_says_where_files_hold_rows_that_changed(run: Run) -> None:
     mine(run, random_log(7))
     assert "have changed since" not in mined_card(run, Settings())

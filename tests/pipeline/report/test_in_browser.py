@@ -156,6 +156,7 @@ def luminance(rgb: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_and_so_do_marks(context: BrowserContext, finished: Path, scheme: str) -> None:
     """WCAG 2.2 AA: 4.5 for text, 3 for what a chart is made of."""

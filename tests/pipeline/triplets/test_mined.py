@@ -221,6 +221,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_every_triplet_lies_in_the_folder_of_its_tenant_source_day_and_split(data: st.DataObject) -> None:

@@ -70,6 +70,7 @@ def test_manifests_that_lie_together_save_their_own_requests(bucket: str, monkey
     assert [path for kind, path in seen if "/manifests/" in path] == []
 
 
+@pytest.mark.slow
 def test_a_manifest_that_is_newer_than_those_together_counts(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing_cache, "SETTLE_SECONDS", 0.0)
     run = Run(bucket)

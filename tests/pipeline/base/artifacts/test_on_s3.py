@@ -73,6 +73,7 @@ def test_it_is_the_same_run_as_on_a_disk(s3: str, run: Run) -> None:
     assert state(Run(s3)) == state(run)
 
 
+@pytest.mark.slow
 def test_a_deleted_part_is_rebuilt_and_what_is_stale_is_deleted(s3: str) -> None:
     run = Run(s3)
     other = Stage("judge-2", 1, (), ("qrels",))
@@ -121,6 +122,7 @@ def test_no_key_reaches_the_run(s3: str) -> None:
     assert SECRET not in (run.store.read("manifests/judge.json") or b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [10, 60, 200])
 def test_a_page_that_is_not_what_was_written_is_refused_as_it_is_read(s3: str, place: int) -> None:
     build(s3)

@@ -163,6 +163,7 @@ def example(number: int) -> str:
     return re.findall(r"```python\n(.*?)```", section, re.DOTALL)[number]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1], ids=["datasets", "by file"])
 def test_all_ranks_together_read_each_row_once(run_of_triplets: Run, number: int) -> None:
     folder = Path(run_of_triplets.store.url, "tables", "triplets", "train")

@@ -75,6 +75,7 @@ def test_of_120_flipped_bits_none_is_overlooked(run: Run) -> None:
     assert answers(run) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["disk", pytest.param("s3", marks=pytest.mark.server)])
 def test_what_is_wrong_is_named_with_what_to_do(run: Run, place: str, request: pytest.FixtureRequest) -> None:
     of = run if place == "disk" else Run(request.getfixturevalue("bucket"))

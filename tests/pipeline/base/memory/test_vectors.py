@@ -162,6 +162,7 @@ def end(process: subprocess.Popen[bytes]) -> int:
     return process.returncode
 
 
+@pytest.mark.slow
 def test_several_processes_append_at_once(tmp_path: Path) -> None:
     processes = [start(tmp_path, first) for first in (0, 100, 200)]
     assert [end(process) for process in processes] == [0, 0, 0]

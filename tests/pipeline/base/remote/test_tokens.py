@@ -29,6 +29,7 @@ def test_letters_marks_and_other_scripts_weigh_differently(text: str, tokens: in
     assert estimate_tokens(text) == tokens
 
 
+@pytest.mark.slow
 @given(st.text(), st.text())
 def test_more_text_is_never_fewer_tokens(one: str, other: str) -> None:
     assert estimate_tokens(one + other) >= estimate_tokens(one)

@@ -37,6 +37,7 @@ def test_an_update_finds_what_a_full_fill_of_the_same_codes_finds(kind: str) -> 
     assert (np.sort(found[0][1]) == np.sort(found[1][1])).mean() > 0.98  # of equal scores at the end either may come
 
 
+@pytest.mark.slow
 def test_codes_take_the_bytes_that_were_asked_for() -> None:
     for kind, parts in (("ivfpq", 8), ("ivfpq_fastscan", 16)):
         made: IvfKind = INDEXES.load(kind)(code_size=8)

@@ -20,6 +20,7 @@ def run(evidence: Evidence, labels: Any, seed: int = 0, recall: float = 0.8) -> 
     return rounds, asked
 
 
+@pytest.mark.slow
 def test_rounds_ask_for_no_pair_twice_and_reach_the_recall() -> None:
     evidence, labels = made()
     reached = 0

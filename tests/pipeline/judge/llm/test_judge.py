@@ -472,6 +472,7 @@ def test_a_server_that_goes_down_for_good_costs_no_answer(fault: str, monkeypatc
     assert any("20 times in a row" in line and "gives up in" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_back_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
     monkeypatch.setattr(replicas, "FIRST_PAUSE", 0.05)
@@ -550,6 +551,7 @@ def test_a_limit_stops_cleanly(limit: dict[str, Any], tmp_path: Path) -> None:
     assert spent.cost == pytest.approx(spent.prompt_tokens / 1e6 if "spending_limit" in limit else 0)
 
 
+@pytest.mark.slow
 def test_calls_under_way_stay_within_the_limit_and_reach_it() -> None:
     with FakeChat(latency=0.02) as server:
         ask(judge_of(server, max_concurrency=40), pairs_of(40, 40))

@@ -61,6 +61,7 @@ def test_days_in_any_order_end_like_one_run(run: Run, tmp_path: Path) -> None:
     assert read(run, "day_measures") == read(whole, "day_measures")
 
 
+@pytest.mark.slow
 def test_a_night_judges_its_own_day_alone(run: Run) -> None:
     judged(run, days(10))
     before = set(run.manifests()["admit_days"].units)
@@ -83,6 +84,7 @@ def test_a_decision_may_be_about_one_tenant() -> None:
     assert standing.verdict("2026-01-01", "tern") is None
 
 
+@pytest.mark.slow
 def test_one_tenants_garbage_is_not_anothers(run: Run) -> None:
     log = {day: [*rows, *ordinary((day - FIRST).days, tenant="tern")] for day, rows in days(11).items()}
     log[FIRST + timedelta(BAD)] = [replace(one, tenant="tern") for one in garbage(BAD)] + ordinary(BAD)
@@ -91,6 +93,7 @@ def test_one_tenants_garbage_is_not_anothers(run: Run) -> None:
     assert states[DAY, "default"] == "admitted"
 
 
+@pytest.mark.slow
 def test_an_empty_file_is_held_and_a_file_that_never_came_is_missing(run: Run) -> None:
     log = days(11) | {FIRST + timedelta(BAD): []}
     assert judged(run, log)[DAY, "default"] == "held"
@@ -98,6 +101,7 @@ def test_an_empty_file_is_held_and_a_file_that_never_came_is_missing(run: Run) -
     assert judged(run, log, decision("accepted"))[DAY, "default"] == "accepted"
 
 
+@pytest.mark.slow
 def test_a_day_that_is_only_named_is_not_held(run: Run) -> None:
     states = judged(run, with_garbage(), settings=AdmissionSettings(hold_anomalous_days=False))
     assert set(states.values()) == {"admitted"}

@@ -206,6 +206,7 @@ def bounded(log: Log, most: int) -> tuple[set[tuple[str, ...]], Counter[date]]:
     return kept, cut
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(log=LOGS | RANDOM, most=st.integers(1, 4))
 def test_the_bound_keeps_the_lenders_searched_first_and_counts_the_rest(log: Log, most: int) -> None:

@@ -44,6 +44,7 @@ def test_the_page_tells_verdicts_curves_and_correlations(laws: Run) -> None:
     assert Path(write_report_of(laws)).read_bytes() == written
 
 
+@pytest.mark.slow
 def test_a_curve_has_its_band_around_it_and_goes_on_beyond(laws: Run) -> None:
     drawn = shown(laws)["law-curves"].drawings
     assert len(drawn) == 2

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pyarrow as pa
+import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.drawing import Chart
@@ -12,6 +13,7 @@ from helpers.runs import put, read
 from helpers.small_log import mine, random_log
 
 
+@pytest.mark.slow
 def test_a_mined_run_has_its_days_and_sources(run: Run) -> None:
     log = random_log(7)
     mine(run, log)

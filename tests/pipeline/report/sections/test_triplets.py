@@ -63,6 +63,7 @@ def test_the_random_triplets_hang_on_the_seed(chance_run: Run) -> None:
     assert drawn[0] != drawn[1]
 
 
+@pytest.mark.slow
 def test_mined_positives_that_the_judge_doubts_come_lowest_first(run: Run) -> None:
     mine(run, random_log(7))
     pairs = read(run, "mined_pairs")[:15]
@@ -87,6 +88,7 @@ def test_a_closed_card_says_where_its_texts_are_from_and_how_sure_the_judge_was(
     assert "a list tab" in lines, "an item of a list is a line of its own"
 
 
+@pytest.mark.slow
 def test_a_mined_triplet_names_its_documents(run: Run) -> None:
     mine(run, random_log(7))
     named = {row["title"] or row["doc_id"] for row in read(run, "documents")}

@@ -192,6 +192,7 @@ def test_it_gives_up_after_so_many_seconds_of_failing(server: FakeOpenAI) -> Non
     assert 0.3 <= time.monotonic() - began < 3
 
 
+@pytest.mark.slow
 def test_one_failure_for_good_ends_the_others_trying(server: FakeOpenAI) -> None:
     # The others get no reply before the failure for good: a server that only fails would count as down, and its pauses
     # could outlast `retry_timeout`.

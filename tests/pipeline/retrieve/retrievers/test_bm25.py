@@ -93,6 +93,7 @@ def test_the_index_is_bit_for_bit_that_of_bm25s(method: str, k1: float, b: float
     np.testing.assert_array_equal(ours.nonoccurrence_array, theirs.nonoccurrence_array)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [50, 3000, 70_000])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_best_are_those_of_a_full_sort_of_bm25s_scores(method: str, n: int) -> None:

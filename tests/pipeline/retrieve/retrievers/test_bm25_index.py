@@ -167,6 +167,7 @@ module.Bm25Indexes(sys.argv[1], "d", pathlib.Path(sys.argv[1])).get(
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 3, 6])
 def test_a_killed_save_leaves_nothing_that_is_trusted(after: int, tmp_path: Path) -> None:
     script = KILLED.format(root=str(Path(__file__).parents[4]))

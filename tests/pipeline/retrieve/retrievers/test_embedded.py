@@ -115,6 +115,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
+@pytest.mark.slow
 def test_another_process_finds_the_same() -> None:
     script = DIGEST.format(paths=[*PYTHONPATH.split(os.pathsep), str(Path(__file__).parent)])
     runs = [

@@ -21,6 +21,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 CPU = VectorSearchSettings(device="cpu")
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     block=st.integers(1, 120),

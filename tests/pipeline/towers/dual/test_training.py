@@ -88,6 +88,7 @@ def test_training_twice_gives_the_same_bytes(both: Trained) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_layers_that_are_computed_again_give_the_same_gradients(both: Trained) -> None:
     """Of one step, whose layers run once with gradients, or twice; the weights after it hang on all gradients."""
     found = []

@@ -36,6 +36,7 @@ def test_being_asked_again_is_counted(adapted: Adapted, tmp_path: Path) -> None:
     assert manifest.facts["asked"] == 2
 
 
+@pytest.mark.slow
 def test_without_a_test_query_no_lift_can_be_shown(adapted: Adapted, tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 6, "validation": 3, "test": 1})
     base = base_for(source, root=adapted.root)

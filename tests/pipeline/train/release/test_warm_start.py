@@ -58,6 +58,7 @@ def test_a_night_begins_with_the_last_one_and_a_second_one_changes_nothing(shipp
     assert night(shipped, out, registry) == first, "the same rows: nothing is learned twice"
 
 
+@pytest.mark.slow
 def test_a_held_out_query_that_was_learned_before_decides_nothing(shipped: Path, tmp_path: Path) -> None:
     asked = next(
         row for row in read(Run(str(shipped / "adapter")), "adaptation_queries") if row["query_id"] == "test-003"
