@@ -255,7 +255,7 @@ def test_triplets_are_those_of_a_literal_reading(
 
 def test_shards_elsewhere_make_the_same_parts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(darklode.pipeline.triplets.pooled, "SHARD_QUERIES", 4)
-    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK", 7)
+    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK_ROWS", 7)
     worlds = {f"t{number}": world(number) for number in range(10)}
     elsewhere, at_home = Elsewhere(run.store, 5), Run(str(tmp_path / "here"))
     here = made(at_home, worlds, apart=True)
@@ -494,7 +494,7 @@ def test_blocks_and_threads_change_no_byte(run: Run, monkeypatch: pytest.MonkeyP
     connect = duckdb.connect
     monkeypatch.setattr(duckdb, "connect", lambda config: connect(config=config | {"threads": 1}))
     assert made(run, worlds).outputs == whole.outputs
-    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK", 7)
+    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK_ROWS", 7)
     assert made(run, worlds).outputs == whole.outputs
     assert (written(run), len(rows) > 14) == (rows, True)
     assert run.tables("triplets").read("triplets").schema.equals(TRIPLETS.schema)
