@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.tables import scratch
-from darklode.pipeline.base.chunk_texts import TEXT_FORMS
-from darklode.pipeline.base.doubtful_labels import LIKELIHOOD
+from darklode.pipeline.base.chunk_texts import TEXT_FORMS_SQL
+from darklode.pipeline.base.doubtful_labels import LIKELIHOOD_SQL
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.schemas.settings import TextForm, TripletSettings
 from darklode.schemas.tables import TRIPLETS
@@ -62,7 +62,7 @@ HELD_OUT_TEXTS_SQL = """
 LABELLED_CHUNKS_SQL = f"""
     CREATE TEMP TABLE labelled_chunks AS
     SELECT tenant, query_id, chunk_id, text_hash, split, fused_score, source, relevance, probability,
-           source <> 'human' AND coalesce({LIKELIHOOD} < CAST($min_probability AS FLOAT), false) AS unlikely,
+           source <> 'human' AND coalesce({LIKELIHOOD_SQL} < CAST($min_probability AS FLOAT), false) AS unlikely,
            coalesce(in_test OR (split = 'train' AND in_validation), false) AS held_out
     FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
     JOIN texts USING (tenant, chunk_id) LEFT JOIN verdicts USING (tenant, query_id, chunk_id)
@@ -280,7 +280,7 @@ def triplets(
 
     Chunks with the same text share a label and make one positive. Positives in order: human labels, then grade,
     probability and fused score; at most `max_positives` per query. Positives below `min_probability` or doubted by the
-    judge (see `LIKELIHOOD`), and texts with fewer than `min_letters` letters and digits, are dropped unless labelled by
+    judge (`LIKELIHOOD_SQL`), and texts with fewer than `min_letters` letters and digits, are dropped unless labelled by
     people. With `apart`, positives that answer a test query and, in training, a validation query are dropped, too.
 
     Negatives, hardest first: pool members judged not relevant; then chunks beyond the pool whose fused score is below
@@ -392,7 +392,7 @@ def _totals(connection: duckdb.DuckDBPyConnection, n_negatives: int) -> tuple[in
 
 def _blocks(connection: duckdb.DuckDBPyConnection, rows: int, source: str, form: TextForm) -> Iterator[pa.Table]:
     """Yield the shard's triplets with their texts in this form, `BLOCK_ROWS` rows at a time."""
-    passage, positive = (TEXT_FORMS[form].format(of=chunk) for chunk in ("", "c."))
+    passage, positive = (TEXT_FORMS_SQL[form].format(of=chunk) for chunk in ("", "c."))
     query = TRIPLETS_OF_BLOCK_SQL.format(passage=passage, positive=positive)
     for first in range(0, rows, BLOCK_ROWS):
         parameters = {"first": first, "rows": BLOCK_ROWS, "source": source}

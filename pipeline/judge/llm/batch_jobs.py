@@ -24,7 +24,7 @@ from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.memory.keys import KeyIndex, from_bytes, to_bytes
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.base.remote.batch_service import BatchNotFound, BatchService, BatchState
-from darklode.pipeline.base.remote.budget import NOTHING, Budget, SpendingLedger, Usage
+from darklode.pipeline.base.remote.budget import NO_USAGE, Budget, SpendingLedger, Usage
 from darklode.pipeline.base.types import Keys
 from darklode.pipeline.judge.ledger import VERDICT_ROWS, Ledger
 from darklode.pipeline.judge.llm.batch_files import CustomId, batch_files, read_batch
@@ -242,7 +242,7 @@ class HostedJudge:
         return counts
 
     def _spend(self, used: Usage) -> None:
-        self._budget.settle(NOTHING, used)
+        self._budget.settle(NO_USAGE, used)
 
     def _own_submissions(self) -> list[Submitted]:
         """List this judge's files at this service."""

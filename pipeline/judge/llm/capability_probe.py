@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.call_errors import RequestRejected, ServerError
@@ -173,7 +173,7 @@ class ProbeRequest:
     def _objection(self, reading: LlmReading, *, is_final: bool = False) -> str:
         """Say why a reply shows that the format is not obeyed; empty if it is."""
         missing = reading.values.get("no_probability") if is_final and self._template.form.logprobs else None
-        if reading.is_readable and missing in {None, TIED, LABEL_CONTRADICTED}:
+        if reading.is_readable and missing in {None, TIED_REASON, LABEL_CONTRADICTED}:
             return ""
         return f"it answered {reading.values.get('raw_reply')!r}: {reading.values.get('error', missing)}"
 

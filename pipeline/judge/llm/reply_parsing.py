@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import parse_count
 from darklode.pipeline.base.remote.chat import incomplete_reason, is_truncated
@@ -183,7 +183,7 @@ def _probability(label: str, shares: Mapping[str, float], prompt: JudgePrompt) -
     min_relevant = prompt.head.relevant_from
     probability = min(1.0, sum(share for label_name, share in shares.items() if grades[label_name] >= min_relevant))
     if np.float32(probability) == EVEN_ODDS:
-        raise NoProbability(TIED)
+        raise NoProbability(TIED_REASON)
     is_another_likelier = shares[label] < max(shares.values()) - _EQUAL_PROBABILITY_TOLERANCE
     if is_another_likelier or (grades[label] >= min_relevant) != (probability > EVEN_ODDS):
         raise NoProbability(LABEL_CONTRADICTED)
@@ -259,7 +259,7 @@ def recall_replies(replies: pa.Table, template: RequestTemplate) -> pa.Table:
     reason = pc.case_when(
         pc.make_struct(is_from_reasoning, is_tied, pc.fill_null(contradicted, False)),
         LABEL_NOT_COVERED,
-        TIED,
+        TIED_REASON,
         LABEL_CONTRADICTED,
         UNRECORDED_REASON if form.logprobs else LOGPROBS_MISSING,
     )

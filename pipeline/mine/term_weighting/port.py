@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
-from darklode.pipeline.base.sharding import SHARDS, Pieces, Spread, cuts, here
+from darklode.pipeline.base.sharding import SHARDS_PER_PLACE, Pieces, Spread, cuts, here
 from darklode.pipeline.base.terms import Analyzer, words
 from darklode.schemas.mined_tables import QUERY_TERMS
 
@@ -196,7 +196,7 @@ def _shards(
     tables: Tables, parts: Sequence[Part], factory: TermWeighterFactory, basis: str, places: int
 ) -> list[TermWeightingShard]:
     sizes = [part.rows for part in parts]
-    max_shard_queries = max(SHARD_QUERIES, -(-sum(sizes) // (SHARDS * max(1, places))))
+    max_shard_queries = max(SHARD_QUERIES, -(-sum(sizes) // (SHARDS_PER_PLACE * max(1, places))))
     return [
         TermWeightingShard(tables, tuple(parts[low:high]), factory, basis)
         for low, high in cuts(sizes, max_shard_queries)

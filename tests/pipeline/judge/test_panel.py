@@ -15,7 +15,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from darklode.pipeline.base.agreement import alpha
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.judge.panel import NO_MEMBER_PROBABILITY, TIED_VOTE, Panel, Vote, pairwise_kappa, panel_alpha
@@ -89,7 +89,7 @@ def test_the_mean_is_weighted_over_those_that_gave_a_probability() -> None:
 
 
 def test_a_label_without_a_probability_that_a_member_doubts_is_contradicted() -> None:
-    contradicted, tied = YES | {"contradicted": True}, YES | {"no_probability": TIED}
+    contradicted, tied = YES | {"contradicted": True}, YES | {"no_probability": TIED_REASON}
     assert vote(contradicted, YES, NO)["contradicted"] is True
     assert vote(tied, YES)["contradicted"] is True
     assert vote(YES, YES)["contradicted"] is None

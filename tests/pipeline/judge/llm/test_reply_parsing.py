@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.base.remote.call_errors import BadReply
 from darklode.pipeline.base.remote.chat import completion_of
 from darklode.pipeline.judge.llm import reply_parsing as reading
@@ -172,7 +172,7 @@ def logprobs(label: str, chosen: Any, **others: Any) -> dict[str, Any]:
         (-math.inf, -math.inf, LOGPROBS_IMPOSSIBLE),
         ("-0.1", -3.0, LOGPROBS_IMPOSSIBLE),
         (10**400, -3.0, LOGPROBS_IMPOSSIBLE),
-        (math.log(0.5), math.log(0.5), TIED),
+        (math.log(0.5), math.log(0.5), TIED_REASON),
         (math.log(0.2), math.log(0.7), LABEL_CONTRADICTED),
     ],
 )
@@ -255,7 +255,7 @@ def test_what_earlier_versions_kept_is_read_as_it_would_be_kept_today() -> None:
         UNRECORDED_REASON,
         None,
         LABEL_CONTRADICTED,
-        TIED,
+        TIED_REASON,
     ]
     assert found["no_probability"].to_pylist() == [*reasons, LABEL_CONTRADICTED, NO_ALTERNATIVES]
     changed = ["contradicted", "probability", "no_probability"]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.mine.relevance import ranking
 from darklode.pipeline.mine.relevance.ranking import (
     RRF_K,
@@ -109,7 +109,7 @@ def test_a_reply_without_a_probability_counts_by_its_label() -> None:
 
 
 def test_a_label_that_its_judge_doubts_counts_one_half() -> None:
-    doubts: list[dict[str, Any]] = [{"contradicted": True}, {"no_probability": TIED}, {"contradicted": False}]
+    doubts: list[dict[str, Any]] = [{"contradicted": True}, {"no_probability": TIED_REASON}, {"contradicted": False}]
     said = replies(*({"relevant": True} | one for one in doubts), {"relevant": False, "contradicted": True})
     np.testing.assert_array_equal(scores(said), [0.5, 0.5, 1.0, 0.5])
 
