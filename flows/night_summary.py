@@ -10,7 +10,7 @@ from darklode.flows.prefect.progress import reporter
 from darklode.flows.runs import update_inputs
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, HeldBack
-from darklode.pipeline.mine.admission.admitted_log import WITHOUT
+from darklode.pipeline.mine.admission.admitted_log import LEFT_OUT_FACT
 from darklode.pipeline.mine.admission.decisions import DecisionRequest, Decisions
 from darklode.pipeline.mine.admission.stage import ADMIT_DAYS
 from darklode.pipeline.mine.history import History
@@ -71,7 +71,7 @@ def report_held_days(run: Run) -> None:
         HeldBack: there is one.
     """
     admitted = run.manifest(ADMIT_DAYS)
-    if admitted and admitted.facts.get(WITHOUT) == {}:
+    if admitted and admitted.facts.get(LEFT_OUT_FACT) == {}:
         return
     rows = run.tables("log_days").sql(HELD)
     if not rows.num_rows:

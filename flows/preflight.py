@@ -35,7 +35,7 @@ from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.pipeline.prepare.language import languages_of
-from darklode.pipeline.prepare.split import GENERATED
+from darklode.pipeline.prepare.split import GENERATED_TABLE
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
@@ -354,7 +354,7 @@ def _check_readable(path: str) -> list[str]:
 
 def _check_generated(folder: str | None) -> list[str]:
     if folder:
-        Run(folder).tables(QUERIES.name, GENERATED)
+        Run(folder).tables(QUERIES.name, GENERATED_TABLE)
     return []
 
 

@@ -10,7 +10,12 @@ from darklode.pipeline.base.artifacts.verify import FileCheck
 from darklode.pipeline.base.artifacts.verify import verify as read_all
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.mine.admission.decisions import Decisions
-from darklode.pipeline.triplets.placement import MISPLACED, REBUILD_TRIPLETS, MisplacedTriplets, misplaced_triplets
+from darklode.pipeline.triplets.placement import (
+    MISPLACED,
+    REBUILD_TRIPLETS,
+    MisplacedTriplets,
+    misplaced_triplets,
+)
 from darklode.pipeline.validate.labels import require_answers
 
 app = application()

@@ -27,7 +27,7 @@ from darklode.pipeline.judge.prefetch import prefetch_verdicts
 from darklode.pipeline.judge.stage import ADAPTIVE_JUDGE, JUDGE, judge
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.pipeline.prepare.clean import CLEAN, clean
-from darklode.pipeline.prepare.split import GENERATED, SPLIT, split
+from darklode.pipeline.prepare.split import GENERATED_TABLE, SPLIT, split
 from darklode.pipeline.retrieve.embedding import embed_all
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
@@ -139,7 +139,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
 def _content(folder: str) -> str:
     """Fingerprint of generated queries; empty if the folder has none, which the stage then reports."""
     generated = Run(folder)
-    return generated.tables(GENERATED).content(GENERATED) if GENERATED in generated.parts() else ""
+    return generated.tables(GENERATED_TABLE).content(GENERATED_TABLE) if GENERATED_TABLE in generated.parts() else ""
 
 
 def show_estimate(run: Run, settings: Settings) -> None:

@@ -88,6 +88,7 @@ MIN_OF_EACH = 10
 """Minimum number of relevant and of not relevant labelled pairs with a probability; with fewer, nothing is fitted."""
 
 FOLDS = 5
+"""Number of folds of cross-validation."""
 _DECIMALS = 6
 """Decimals of a fitted threshold, as shown in a judge_id."""
 

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Doubles
 
-ENDS = (2.5, 97.5)
+INTERVAL_PERCENTILES = (2.5, 97.5)
 """Percentiles of a 95 % interval."""
 
-_AT_ONCE = 50  # resamples drawn together; memory grows with this number times the number of rows
+_RESAMPLES_AT_ONCE = 50  # resamples drawn together; memory grows with this number times the number of rows
 
 
 def interval(
@@ -27,14 +27,14 @@ def interval(
     Returns:
         Lower and upper end, each in the shape of the statistic of one sum.
     """
-    low, high = np.nanpercentile(resample(counts, figure, resamples, seed), ENDS, axis=0)
+    low, high = np.nanpercentile(resample(counts, figure, resamples, seed), INTERVAL_PERCENTILES, axis=0)
     return low, high
 
 
 def resample(counts: Doubles, figure: Callable[[Doubles], Doubles], resamples: int, seed: int) -> Doubles:
     """The statistic of each resample, shape (resamples, ...)."""
     n, random, figures = len(counts), np.random.default_rng(seed), []
-    for start in range(0, resamples, _AT_ONCE):
-        weights = random.multinomial(n, np.full(n, 1 / n), size=min(_AT_ONCE, resamples - start))
+    for start in range(0, resamples, _RESAMPLES_AT_ONCE):
+        weights = random.multinomial(n, np.full(n, 1 / n), size=min(_RESAMPLES_AT_ONCE, resamples - start))
         figures.append(figure(weights @ counts))
     return np.concatenate(figures)

@@ -14,7 +14,7 @@ from darklode.pipeline.base.prompts import PromptFolder, Template
 from darklode.pipeline.base.quoting import REVISION, Quoting
 from darklode.schemas.section import Section
 
-_LONGEST_ECHO = 2000
+_MAX_ECHO_CHARACTERS = 2000
 
 
 class PromptHead(Section):
@@ -64,5 +64,8 @@ class ChatPrompt:
         filled = Template(self.user).fill({name: quoted(value) for name, value in shown.items()})
         turns = [("system", self.system), ("user", filled)]
         if unreadable is not None:
-            turns += [("assistant", quoted(unreadable)[:_LONGEST_ECHO] or "(nothing)"), ("user", self.head.again)]
+            turns += [
+                ("assistant", quoted(unreadable)[:_MAX_ECHO_CHARACTERS] or "(nothing)"),
+                ("user", self.head.again),
+            ]
         return [{"role": role, "content": content} for role, content in turns]

@@ -1,4 +1,4 @@
-"""How retrievers and judges see a tenant's chunks: title, heading and text in one string, chunk by chunk."""
+"""The texts of a tenant's chunks as retrievers and judges read them: title, heading and text in one string."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.artifacts.tables import BATCH_ROWS
 
-PASSAGE = "concat_ws(chr(10), {of}title, {of}heading, {of}text)"
-"""`view` in SQL."""
+PASSAGE_SQL = "concat_ws(chr(10), {of}title, {of}heading, {of}text)"
+"""The text of `view` in SQL; `{of}` is the table alias with its dot, or empty."""
 
-TEXT_FORMS = {"title_heading_text": PASSAGE, "text": "{of}text"}
-"""What the passages of triplets and of exports with one text a passage hold, by `triplets.text_form`."""
+TEXT_FORMS_SQL = {"title_heading_text": PASSAGE_SQL, "text": "{of}text"}
+"""SQL of a passage in triplets and exports, by the setting `triplets.text_form`; `{of}` as in `PASSAGE_SQL`."""
 
 
 def view(chunks: pa.Table) -> pa.ChunkedArray:
-    """What retrievers and judges read of each chunk: title, heading and text, one a line, nulls left out.
+    """The text of each chunk that retrievers and judges read: title, heading and text on separate lines, without nulls.
 
     Args:
         chunks: a table with the columns title, heading and text of `chunks`.
@@ -38,14 +38,14 @@ def tenants(tables: Tables, table: str = "chunks") -> list[str]:
 
 
 class Digest:
-    """A hash of text columns that come piece by piece: where they are cut does not matter, where a value ends does."""
+    """Incremental hash of text columns; it depends on the values, not on the pieces in which they are added."""
 
     def __init__(self, columns: int) -> None:
         self._lengths = [hashlib.sha256() for _ in range(columns)]
         self._bytes = [hashlib.sha256() for _ in range(columns)]
 
     def update(self, columns: Iterable[pa.ChunkedArray]) -> None:
-        """Add rows, as one string column without nulls for each column announced."""
+        """Add rows: one string column without nulls for each of the columns."""
         for column, lengths, content in zip(columns, self._lengths, self._bytes, strict=True):
             for piece in column.chunks:
                 lengths.update(pc.binary_length(piece).to_numpy().astype("<i4"))
@@ -67,7 +67,7 @@ class TenantChunks:
 
     Args:
         tables: holds the table `chunks`.
-        tenant: whose chunks; a tenant without chunks has none, which is no error.
+        tenant: the tenant; it may have no chunks.
     """
 
     def __init__(self, tables: Tables, tenant: str) -> None:
@@ -75,7 +75,7 @@ class TenantChunks:
         self.tenant = tenant
 
     def scan(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The tenant's rows piece by piece, never much more in memory than one piece."""
+        """Yield the tenant's rows in batches, with about one batch in memory."""
         scanner = self.tables.dataset("chunks", columns).scanner(
             columns=columns,
             filter=pc.field("tenant") == self.tenant,
@@ -87,29 +87,29 @@ class TenantChunks:
         return (batch for batch in scanner.to_batches() if batch.num_rows)
 
     def batches(self) -> Iterator[list[str]]:
-        """Each chunk's `view`, batch by batch; every call starts from the first."""
+        """Yield the `view` of the chunks in batches; each call starts at the first chunk."""
         for batch in self.scan(["title", "heading", "text"]):
             yield view(pa.Table.from_batches([batch])).to_pylist()
 
     def hashes(self) -> pa.StringArray:
-        """Row number → content hash, which names the chunk's `view`."""
+        """Content hash of each chunk by row number; it identifies the chunk's `view`."""
         columns = (batch["content_hash"] for batch in self.scan(["content_hash"]))
         return pa.concat_arrays([pa.array([], pa.string()), *columns])
 
     def iterate_hashes(self) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Content hashes and the views that they name, batch by batch."""
+        """Yield content hashes and `view` texts of the chunks in batches."""
         for batch in self.scan(["title", "heading", "text", "content_hash"]):
             rows = pa.Table.from_batches([batch])
             yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()
 
     @cached_property
     def chunk_ids(self) -> pa.StringArray:
-        """Row number → chunk_id."""
+        """The chunk_ids by row number."""
         return pa.concat_arrays([pa.array([], pa.string()), *(batch["chunk_id"] for batch in self.scan(["chunk_id"]))])
 
     @property
     def n(self) -> int:
-        """How many chunks the tenant has."""
+        """Number of chunks."""
         return len(self.chunk_ids)
 
     @cached_property

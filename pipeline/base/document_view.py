@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-DOCUMENT = """
+DOCUMENT_SQL = """
     SELECT d.doc_id, d.title, d.url, d.source, d.text, c."start", c."end"
     FROM documents d LEFT JOIN chunks c ON c.tenant = d.tenant AND c.doc_id = d.doc_id AND c.chunk_id = $chunk_id
     WHERE d.tenant = $tenant AND d.doc_id = $doc_id
 """
-"""SQL of a document and the position of one of its chunks, for `JudgeReply.from_row`."""
+"""SQL of a document and the position of one of its chunks, for `DocumentExcerpt.from_row`."""
 
-CHARACTERS = 100_000
+MAX_CONTEXT_CHARACTERS = 100_000
 """Maximum number of characters shown before and after the chunk."""
 
 
 @dataclass(frozen=True)
-class JudgeReply:
+class DocumentExcerpt:
     """A document to read.
 
     Attributes:
@@ -37,9 +37,9 @@ class JudgeReply:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """From a row of `DOCUMENT`."""
+        """From a row of `DOCUMENT_SQL`."""
         text, start, end = row["text"], row["start"] or 0, row["end"] or 0
-        first, last = max(0, start - CHARACTERS), min(len(text), end + CHARACTERS)
+        first, last = max(0, start - MAX_CONTEXT_CHARACTERS), min(len(text), end + MAX_CONTEXT_CHARACTERS)
         return cls(
             row["doc_id"],
             row["title"],

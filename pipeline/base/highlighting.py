@@ -9,14 +9,14 @@ from functools import cache
 from itertools import accumulate
 from typing import Self
 
-from darklode.pipeline.base.markdown import FENCE, InlineRun, Kind, MarkdownBlock, count_fences, parse_blocks
+from darklode.pipeline.base.markdown import FENCE_PATTERN, InlineRun, Kind, MarkdownBlock, count_fences, parse_blocks
 from darklode.pipeline.base.terms import Analyzer, tokens, words
 
-FENCES = f"len(regexp_extract_all(replace({{text}}, chr(13), chr(10)), '(?m){FENCE}'))"
-"""SQL: `count_fences` of a text."""
+COUNT_FENCES_SQL = f"len(regexp_extract_all(replace({{text}}, chr(13), chr(10)), '(?m){FENCE_PATTERN}'))"
+"""SQL of `count_fences` for `{text}`."""
 
-BEGINS_FENCED = f"""coalesce({FENCES.format(text='left(d.text, c."start")')} % 2 = 1, false)"""
-"""SQL: whether chunk c of document d begins within fenced code; so does none of a document that is not there."""
+BEGINS_FENCED_SQL = f"""coalesce({COUNT_FENCES_SQL.format(text='left(d.text, c."start")')} % 2 = 1, false)"""
+"""SQL: whether chunk c of document d begins within fenced code; false without a document."""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from markdown_it.token import Token
 
 Kind = Literal["prose", "heading", "bullet", "quotation", "fixed", "table", "rule"]
 
-FENCE = r"^[ \t]*(?:```+[^`\n]*$|~~~)"
+FENCE_PATTERN = r"^[ \t]*(?:```+[^`\n]*$|~~~)"
 """For re and RE2, multiline: a line that opens or closes fenced code. One with a backtick further on is inline code."""
-_FENCE = re.compile(FENCE, re.MULTILINE)
+_FENCE_LINE = re.compile(FENCE_PATTERN, re.MULTILINE)
 
 MAX_PARAGRAPH = 3_000
 """Characters; emphasis and links of a longer paragraph are not parsed: brackets can take quadratic time."""
@@ -31,7 +31,7 @@ MAX_COLUMNS = 8
 """Of a table; a wider one is shown as it is."""
 
 _DELIMITER = re.compile(r":?-+:?")
-_CELL = re.compile(r"(?<!\\)\|")
+_CELL_BORDER = re.compile(r"(?<!\\)\|")
 _NO_EMPHASIS_BESIDE = re.compile(r"[A-Za-z0-9/\\=<>$&@%^+#]")
 
 
@@ -79,7 +79,7 @@ _PARSER = _Parser()
 
 def count_fences(text: str) -> int:
     """Lines of a text that open or close fenced code; after an odd number follows code."""
-    return len(_FENCE.findall(text.replace("\r", "\n")))
+    return len(_FENCE_LINE.findall(text.replace("\r", "\n")))
 
 
 def parse_blocks(text: str, *, fenced: bool = False) -> list[MarkdownBlock]:
@@ -105,7 +105,7 @@ def parse_blocks(text: str, *, fenced: bool = False) -> list[MarkdownBlock]:
 def _lines(text: str, fenced: bool) -> Iterator[tuple[str, str]]:
     """Each line, and what it belongs to: code, fence, pipes or markdown."""
     for line in text.split("\n"):
-        if _FENCE.match(line):
+        if _FENCE_LINE.match(line):
             fenced = not fenced
             yield "fence", line
         elif fenced:
@@ -121,7 +121,7 @@ def _fixed_width_block(lines: Sequence[str]) -> MarkdownBlock:
 
 def _table(lines: Sequence[str]) -> MarkdownBlock:
     """A table with a line of dashes below its names; other lines with pipes stay as they are."""
-    rows = [_CELL.split(line.strip().removeprefix("|").removesuffix("|")) for line in lines]
+    rows = [_CELL_BORDER.split(line.strip().removeprefix("|").removesuffix("|")) for line in lines]
     if len(rows) < 2 or not all(_DELIMITER.fullmatch(cell.strip()) for cell in rows.pop(1)):
         return _fixed_width_block(lines)
     columns = max(map(len, rows))

@@ -20,36 +20,37 @@ from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.pipeline.base.segmentation import spaced_column
 from darklode.pipeline.base.terms import Analyzer
 
-SHORTEST = 5
+MIN_LETTERS = 5
 """Minimum letters of a query for letter keys: shorter ones are often names (css, csv)."""
 
-LONGEST = 200
+MAX_LETTERS = 200
 """Maximum letters of a query for letter keys, whose total size is quadratic in the length."""
 
-_WORDS = r"""
+_QUERY_WORDS_SQL = r"""
     SELECT n, tenant, unnest(list_distinct(regexp_extract_all(text, '[\pL\pM\pN]+'))) AS word FROM {texts}
 """
 
-_BY_WORDS = """
+_WORD_KEY_TEXTS_SQL = """
     SELECT n, concat_ws(chr(0), tenant, 'words', array_to_string(list_sort(list_distinct(
-        coalesce(list(stem) FILTER (stem <> ''), list(word)))), ' ')) AS held
+        coalesce(list(stem) FILTER (stem <> ''), list(word)))), ' ')) AS key_text
     FROM {words} JOIN {stems} USING (word) GROUP BY n, tenant
 """
 
-_BY_LETTERS = rf"""
-    WITH spelled AS (
+_LETTER_KEY_TEXTS_SQL = rf"""
+    WITH letter_strings AS (
         SELECT n, tenant, regexp_replace(text, '[^\pL\pM\pN]+', '', 'g') AS letters FROM {{texts}}
     )
     SELECT n, concat_ws(chr(0), tenant, 'letters', unnest(list_prepend(letters, CASE
-        WHEN length(letters) BETWEEN {SHORTEST} AND {LONGEST} THEN list_transform(
+        WHEN length(letters) BETWEEN {MIN_LETTERS} AND {MAX_LETTERS} THEN list_transform(
             list_filter(range(1, length(letters) + 1), lambda i: NOT contains('0123456789', substr(letters, i, 1))),
             lambda i: left(letters, i - 1) || substr(letters, i + 1))
-        ELSE [] END))) AS held
-    FROM spelled WHERE letters <> ''
+        ELSE [] END))) AS key_text
+    FROM letter_strings WHERE letters <> ''
 """
 
-_KEYS = f"""
-    SELECT n, CAST(md5_number_lower(held) >> 1 AS BIGINT) AS key FROM (({_BY_WORDS}) UNION ALL ({_BY_LETTERS}))
+_KEYS_SQL = f"""
+    SELECT n, CAST(md5_number_lower(key_text) >> 1 AS BIGINT) AS key
+    FROM (({_WORD_KEY_TEXTS_SQL}) UNION ALL ({_LETTER_KEY_TEXTS_SQL}))
 """
 
 
@@ -65,9 +66,9 @@ def near_keys(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relat
     query_texts = connection.sql(f"SELECT n, tenant, text FROM {queries} ORDER BY n").to_arrow_table()
     normalized = pc.utf8_lower(pc.utf8_normalize(query_texts["text"], form="NFKC"))
     texts = _register(connection, query_texts.set_column(2, "text", spaced_column(normalized)))
-    words = materialize(connection, _WORDS, texts=texts)
+    words = materialize(connection, _QUERY_WORDS_SQL, texts=texts)
     stems = _register(connection, _stems(connection, words))
-    keys = materialize(connection, _KEYS, texts=texts, words=words, stems=stems)
+    keys = materialize(connection, _KEYS_SQL, texts=texts, words=words, stems=stems)
     drop(connection, words)
     for relation in (texts, stems):
         connection.unregister(relation.name)

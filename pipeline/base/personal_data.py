@@ -12,25 +12,25 @@ from darklode.pipeline.base.secret_patterns import secret_spans
 
 Span = tuple[int, int]
 
-SUSPECT = (
+SUSPECT_PATTERN = (
     r"[@＠]|%40|[([{](?i:at)[)\]}]|\pN(?:[^\pL\pN]{0,3}\pN){6,}|:[0-9a-fA-F]*:|(?:\d{1,3}\.){3}\d"
     r"|[\w/+=.~-]{16,}|://|(?i:passw|passphrase|pwd|secret|token|(?:api|access|private).?key)"
 )
-"""RE2: what may hold anything that is masked; all other texts are passed by at once."""
+"""RE2 pattern of texts that may contain personal data; other texts are skipped."""
 
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_NO_NAME = r"\s@＠<>()\[\]{}\"`,;:|\\/=?!*#$^，。、：；！？（）「」【】《》“”‘"
-_SIGN = rf"[^{_NO_NAME}{_CJK}]"
-_FIRST = rf"[^{_NO_NAME}{_CJK}'’.&~%+-]"
-_LABEL = rf"(?:[^{_NO_NAME}{_CJK}'’.&~%+_]{{1,63}}|[{_CJK}\w-]{{1,63}})"
+_CJK_RANGES = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_NO_NAME_CHARACTERS = r"\s@＠<>()\[\]{}\"`,;:|\\/=?!*#$^，。、：；！？（）「」【】《》“”‘"
+_NAME_CHARACTER = rf"[^{_NO_NAME_CHARACTERS}{_CJK_RANGES}]"
+_FIRST_NAME_CHARACTER = rf"[^{_NO_NAME_CHARACTERS}{_CJK_RANGES}'’.&~%+-]"
+_DOMAIN_LABEL = rf"(?:[^{_NO_NAME_CHARACTERS}{_CJK_RANGES}'’.&~%+_]{{1,63}}|[{_CJK_RANGES}\w-]{{1,63}})"
 _EMAIL = re.compile(
-    rf"(?:{_FIRST}{_SIGN}{{0,63}}|[{_CJK}0-9._-]{{1,64}}|\"[^\"@\n]{{1,64}}\")(?:[@＠]|%40)"
-    rf"(?P<domain>{_LABEL}(?:[.．。]{_LABEL})+)"
+    rf"(?:{_FIRST_NAME_CHARACTER}{_NAME_CHARACTER}{{0,63}}|[{_CJK_RANGES}0-9._-]{{1,64}}|\"[^\"@\n]{{1,64}}\")(?:[@＠]|%40)"
+    rf"(?P<domain>{_DOMAIN_LABEL}(?:[.．。]{_DOMAIN_LABEL})+)"
 )
-_SPELT_OUT = re.compile(
+_SPELT_OUT_EMAIL = re.compile(
     r"[\w.+-]{1,64} ?[(\[{]at[)\]}] ?[\w-]{1,63}(?: ?(?:\.|[(\[{](?:dot|punkt)[)\]}]) ?[\w-]{1,63}){1,5}", re.I
 )
-_NO_DOMAINS = frozenset(
+_NO_TOP_LEVEL_DOMAINS = frozenset(
     "png jpg jpeg gif svg webp service socket timer target mount js ts tsx jsx json yaml yml css scss html".split()
 )
 _MAC = re.compile(r"(?<![\w:.-])[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?![\w:])")
@@ -38,14 +38,16 @@ _IPV6 = re.compile(
     r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4})(?:%\w{1,16})?(?![\w:])"
 )
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d|-[A-Za-z])")
-_NUMBERED = re.compile(r"(?:\b(?:version|ver|release|build|section|chapter|clause|table|figure|sec)\.?|§)\s*v?\Z", re.I)
+_VERSION_CUE = re.compile(
+    r"(?:\b(?:version|ver|release|build|section|chapter|clause|table|figure|sec)\.?|§)\s*v?\Z", re.I
+)
 _CARD = re.compile(r"(?<![\w.+-])\d(?:[ \u00a0.-]?\d){12,18}(?!\w|\.\d)")
 _CARD_GROUPS = re.compile(r"\d{4}([ \u00a0.-])\d{4}\1\d{4}\1\d{4}|3[47]\d\d([ \u00a0.-])\d{6}\2\d{5}")
 
 
 def mask(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Replace e-mail addresses, secrets, IP and MAC addresses, card and phone numbers by the kind in brackets."""
-    suspects = pc.fill_null(pc.match_substring_regex(text, SUSPECT), False)
+    suspects = pc.fill_null(pc.match_substring_regex(text, SUSPECT_PATTERN), False)
     distinct = text.filter(suspects).unique()
     if not len(distinct):
         return text
@@ -77,9 +79,9 @@ def _emails(text: str) -> Iterator[Span]:
     for match in _EMAIL.finditer(text):
         last = re.split(r"[.．。]", match["domain"])[-1].lower()
         is_remote = match[0].startswith("git@") and text[match.end() : match.end() + 1] == ":"
-        if not (is_remote or last in _NO_DOMAINS or len(last) < 2 or any(map(str.isdigit, last[:1]))):
+        if not (is_remote or last in _NO_TOP_LEVEL_DOMAINS or len(last) < 2 or any(map(str.isdigit, last[:1]))):
             yield match.span()
-    yield from (match.span() for match in _SPELT_OUT.finditer(text))
+    yield from (match.span() for match in _SPELT_OUT_EMAIL.finditer(text))
 
 
 def _mac_addresses(text: str) -> Iterator[Span]:
@@ -93,7 +95,7 @@ def _addresses(text: str) -> Iterator[Span]:
         if _is_ipv6(address.removesuffix(":") if cut else address):
             yield match.start(), match.end() - cut
     for match in _IPV4.finditer(text):
-        if _is_ipv4(match[0]) and not _NUMBERED.search(text[max(0, match.start() - 12) : match.start()]):
+        if _is_ipv4(match[0]) and not _VERSION_CUE.search(text[max(0, match.start() - 12) : match.start()]):
             yield match.span()
 
 
@@ -140,4 +142,4 @@ _FINDERS: tuple[tuple[str, Callable[[str], Iterable[Span]]], ...] = (
     ("card", _cards),
     ("phone", phone_spans),
 )
-"""In this order: an address inside a URL before the digits of a phone number."""
+"""Applied in this order: an address in a URL must be masked before its digits look like a phone number."""

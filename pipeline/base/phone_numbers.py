@@ -10,7 +10,7 @@ _DATE = re.compile(
     r"|[0-3]?\d([-/.])[0-3]?\d\2(?:(?:19|20)\d\d|\d\d))(?![\d.])"
 )
 _YEARS = re.compile(r"(?:(?:19|20)\d\d(?:[ /–-]+|$))+")
-_CUE = re.compile(
+_PHONE_CUE = re.compile(
     r"\b(?:phone|telephone|tel|mobile|cell|cellphone|fax|call|calling|dial|text|sms|whatsapp|signal|hotline|contact|ring"
     r"|telefon|telefonnummer|handy|mobil|rufnummer|anrufen|téléphone|portable|appeler|appelez|teléfono|móvil"
     r"|llamar"
@@ -24,13 +24,13 @@ _ID_CUE = re.compile(
     r"|upc|gtin|asin|ref|reference|tracking|line|row|code|error|status|size|value|max|min)\W{0,3}\Z",
     re.I,
 )
-_LIMITS = {"2147483647", "2147483648", "4294967295", "4294967296"}
+_INTEGER_LIMITS = {"2147483647", "2147483648", "4294967295", "4294967296"}
 _TRUNK_REGIONS = "GB FR DE IT NL BE AT CH SE FI AU NZ JP KR ZA IE TR IL".split()
 _NINE_DIGIT_REGIONS = ("ES", "PT", "PL")
 
 
 def phone_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where phone numbers begin and end."""
+    """Yield the start and end of each phone number."""
     for match in _CANDIDATE.finditer(text):
         if _is_phone(match[0], text[max(0, match.start() - 40) : match.start()]):
             yield match.span()
@@ -44,7 +44,7 @@ def _is_phone(text: str, before: str) -> bool:
         return _is_possible("+" + digits.removeprefix("00"))
     if _ID_CUE.search(before):
         return False
-    if _CUE.search(before):
+    if _PHONE_CUE.search(before):
         return len(digits) <= 13
     groups = [len(group) for group in re.findall(r"\d+", text)]
     return _is_plain_number(digits) if len(groups) == 1 else _is_grouped_number(text, digits, groups)
@@ -56,7 +56,7 @@ def _is_plain_number(digits: str) -> bool:
         return 9 <= len(digits) <= 11 and _is_valid(digits, _TRUNK_REGIONS)
     if len(digits) == 11:
         return digits.startswith("1") and _is_valid(digits, ["US"])
-    return len(digits) == 10 and digits[0] in "23456789" and digits not in _LIMITS
+    return len(digits) == 10 and digits[0] in "23456789" and digits not in _INTEGER_LIMITS
 
 
 def _is_grouped_number(text: str, digits: str, groups: list[int]) -> bool:

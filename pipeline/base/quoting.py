@@ -1,7 +1,7 @@
-"""Foreign text inside a prompt stays data: what could pass for a mark is broken, all else is shown as it is.
+"""Escape foreign text in a prompt, so that a model cannot read it as markup; all other text stays unchanged.
 
-A mark is one that the prompt itself sets around foreign text, such as </chunk>, or a control token of a model, such as
-<|im_end|>, which a tokenizer reads as an order wherever it stands.
+A *mark* is a tag that the prompt sets around foreign text, such as </chunk>, or a control token of a model, such as
+<|im_end|>, which a tokenizer interprets wherever it occurs.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 REVISION = 2
-"""Of all here: it decides what a model reads, so it is part of the judge's and the planner's id."""
+"""Revision of this module. It decides what a model reads, so it is part of the ids of judge and term weighter."""
 
-_UNSEEN = re.compile(
+_INVISIBLE_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffc\U000e0000-\U000e007f]"
 )
-"""Control characters but tab and line break, and characters that hide or turn what stands around them."""
+"""Control characters except tab and line break, and characters that hide or reverse neighboring text."""
 
 _REVISION_1 = re.compile(r"<(?=[^\s<=\d])|\[(?=\||/?[A-Z_]{2,}\])")
-"""What the quoting before this one broke by a blank."""
+"""Marks that revision 1 broke by inserting a blank."""
 
-_BLANK = (
+_BLANK_CLASS = (
     r"[\s\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u206a-\u206f\u2800\u3164\ufe00-\ufe0f\uffa0"
     r"\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e0fff]"
 )
-"""White space, and what Unicode says to show as nothing."""
+"""White space, and characters that Unicode renders as nothing."""
 
-_ANGLE = r"""
+_ANGLE_TOKENS = r"""
     [|｜][^\s<>\[\]]{1,64}> | [^\s<>\[\]|｜]{1,64}[|｜]>    # <|im_start|>, <｜end▁of▁sentence｜>, <|turn>, <turn|>
     | /?(?:
         s | bos | eos | pad | unk | mask | cls | sep        # sentencepiece, T5, RoBERTa
@@ -43,7 +43,7 @@ _ANGLE = r"""
         | (?:seed|minimax):\w+ | longcat_\w+
     )>
 """
-_SQUARE = r"""
+_SQUARE_TOKENS = r"""
     \|[^\s<>\[\]]{1,64}\|\]                               # [|assistant|]
     | /?(?:
         INST | SYSTEM_PROMPT | MODEL_SETTINGS | AVAILABLE_TOOLS | TOOL_\w+ | ARGS | CALL_ID | THINK   # Mistral
@@ -53,7 +53,7 @@ _SQUARE = r"""
     )\]
     | e~\[                                                  # MiniMax
 """
-_CONTROL = {"<": _ANGLE, "[": _SQUARE, "]": r"~!?b[\[\]]"}
+_CONTROL_TOKENS = {"<": _ANGLE_TOKENS, "[": _SQUARE_TOKENS, "]": r"~!?b[\[\]]"}
 """Control tokens by their first character, without it; none holds another first character but as its last."""
 
 
@@ -67,7 +67,7 @@ class Quoting:
     """
 
     def __init__(self, template: str) -> None:
-        marks = {first: "|".join([tokens, *_own_marks(template, first)]) for first, tokens in _CONTROL.items()}
+        marks = {first: "|".join([tokens, *_own_marks(template, first)]) for first, tokens in _CONTROL_TOKENS.items()}
         self._complete_pattern, self._broken = _pattern(marks, ""), _pattern(marks, r"\\")
 
     def quote(self, text: str) -> str:
@@ -105,7 +105,7 @@ def visible(text: str) -> str:
     """A text with line feeds as its only line ends, without characters that hide or turn others."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _UNSEEN.sub("", text)
+    return _INVISIBLE_CHARACTERS.sub("", text)
 
 
 def _own_marks(template: str, first: str) -> Iterator[str]:
@@ -114,7 +114,7 @@ def _own_marks(template: str, first: str) -> Iterator[str]:
     names = sorted({*re.findall(rf"{re.escape(first)}/?([\w-]+){last}", template)}) if last else []
     if names:
         name = f"(?i:{'|'.join(map(re.escape, names))})"
-        yield rf"{_BLANK}*+/{_BLANK}*+{name}(?!\w)"
-        yield rf"{name}(?:{_BLANK}|[/{last}]|\Z)"
-        yield rf"{_BLANK}++{name}{_BLANK}*+(?:/?{_BLANK}*+{last}|\Z)"
-        yield rf"{_BLANK}*+/?{_BLANK}*+\Z"  # the text that follows could go on with it
+        yield rf"{_BLANK_CLASS}*+/{_BLANK_CLASS}*+{name}(?!\w)"
+        yield rf"{name}(?:{_BLANK_CLASS}|[/{last}]|\Z)"
+        yield rf"{_BLANK_CLASS}++{name}{_BLANK_CLASS}*+(?:/?{_BLANK_CLASS}*+{last}|\Z)"
+        yield rf"{_BLANK_CLASS}*+/?{_BLANK_CLASS}*+\Z"  # the text that follows could go on with it

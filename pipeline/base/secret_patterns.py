@@ -23,12 +23,14 @@ _DETECTORS = {
     "telegram_token": "TelegramBotTokenDetector",
     "twilio": "TwilioKeyDetector",
 }
-"""Those of detect-secrets whose patterns tell a secret by its own form, and take time that grows with the text: those
-for JWT and OpenAI take its square, `_JWT` and `_KEY_LIKE` find the same."""
+"""Detectors of detect-secrets whose patterns recognize a secret by its form in linear time. Those for JWT and OpenAI
+take quadratic time; `_JWT` and `_KEY_LIKE` replace them."""
 
-_BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*-----|\Z)")
-_IN_URL = re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]+(?=@)")
-_PREFIXED = re.compile(
+_PRIVATE_KEY_BLOCK = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*-----|\Z)"
+)
+_URL_CREDENTIALS = re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]+(?=@)")
+_PREFIXED_TOKEN = re.compile(
     r"\b(?:github_pat_\w{20,}|gh[opsur]_\w{16,}|AIza[\w-]{30,}|npm_\w{30,}|hf_[A-Za-z0-9]{24,}|xapp-[\w-]{16,}"
     r"|xox[a-z][-.][\w-]{10,}|glpat-[\w-]{16,}|dckr_pat_[\w-]{20,}|dop_v1_\w{32,}|shp(?:at|ca|pa|ss)_\w{24,}"
     r"|ya29\.[\w-]{16,}|hvs\.[\w-]{20,}|rubygems_\w{32,}|pypi-[\w-]{32,}|xkeysib-[\w-]{32,}|lin_api_\w{24,}"
@@ -40,9 +42,9 @@ _JWT = re.compile(r"(?<![\w=-])[\w=-]{0,100}?\b(eyJ[\w=-]{8,}+\.[\w=-]{8,}(?:\.[
 _KEY_LIKE = re.compile(
     r"\b(?:sk|pk|rk|pel|key|pat|api|tok|ntn|secret|NRAK)[-_](?:(live|test|proj|or|svcacct)[-_])?([\w-]{14,})"
 )
-_HEX = re.compile(r"(?<![\w-])[0-9a-fA-F]{32,}(?![\w-])")
-_BEARER = re.compile(r"\b(bearer|basic|token|apikey)[:=]?\s+[\"']?((?-i:[A-Za-z0-9._~+/-]{16,}={0,2}))", re.I)
-_ASSIGNED = re.compile(
+_HEX_STRING = re.compile(r"(?<![\w-])[0-9a-fA-F]{32,}(?![\w-])")
+_BEARER_TOKEN = re.compile(r"\b(bearer|basic|token|apikey)[:=]?\s+[\"']?((?-i:[A-Za-z0-9._~+/-]{16,}={0,2}))", re.I)
+_ASSIGNED_SECRET = re.compile(
     r"(?:\b|_|-)(?:password|passwd|passphrase|passwort|pwd|secret|api[_ -]?key|access[_ -]?key(?:[_ -]?id)?"
     r"|(?:auth|access)[_ -]?token|client[_ -]?secret|secret[_ -]?(?:access[_ -]?)?key|token|private[_ -]?key)"
     r"[\"']?\s*(?:[:=]>?|\bis\b)\s*[\"']?([^\s\"'`,;|(){}\[\]<>]{6,})",
@@ -50,7 +52,7 @@ _ASSIGNED = re.compile(
 )
 _PLACEHOLDER = re.compile(r"[$%*#]|your|my[_-]|x{3,}|\.{3}|example|placeholder|changeme|env\.|process\.|config\.", re.I)
 _WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
-_RANDOM = re.compile(r"(?<![\w/+.@-])[A-Za-z0-9+/_-]{24,}={0,2}(?![\w/+@])")
+_RANDOM_STRING = re.compile(r"(?<![\w/+.@-])[A-Za-z0-9+/_-]{24,}={0,2}(?![\w/+@])")
 
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -66,20 +68,20 @@ def _library() -> list[re.Pattern[str]]:
 
 
 def secret_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where secrets begin and end; spans may overlap."""
-    for pattern in (_BLOCK, _IN_URL, _PREFIXED, _HEX, *_library()):
+    """Yield the start and end of each secret; spans may overlap."""
+    for pattern in (_PRIVATE_KEY_BLOCK, _URL_CREDENTIALS, _PREFIXED_TOKEN, _HEX_STRING, *_library()):
         yield from (match.span() for match in pattern.finditer(text))
     yield from (match.span(1) for match in _JWT.finditer(text))
     for match in _KEY_LIKE.finditer(text):
         if _is_key(match[2], has_name=match[1] is not None):
             yield match.span()
-    for match in _BEARER.finditer(text):
+    for match in _BEARER_TOKEN.finditer(text):
         if _is_credential(match[2], has_name=match[1].lower() == "bearer"):
             yield match.span(2)
-    for match in _ASSIGNED.finditer(text):
+    for match in _ASSIGNED_SECRET.finditer(text):
         if _is_value(match[1]):
             yield match.span(1)
-    for match in _RANDOM.finditer(text):
+    for match in _RANDOM_STRING.finditer(text):
         if _is_random(match[0]):
             yield match.span()
 
@@ -93,8 +95,8 @@ def _class(sign: str) -> str:
 
 
 def _changes(text: str) -> float:
-    """How often two neighbours are of different classes (small, capital, digit, other): .6 where text is random."""
-    return sum(_class(first) != _class(two) for first, two in pairwise(text)) / len(text)
+    """Share of neighbors of different classes (small, capital, digit, other); about .6 in random text."""
+    return sum(_class(first) != _class(second) for first, second in pairwise(text)) / len(text)
 
 
 def _entropy(text: str) -> float:

@@ -1,4 +1,4 @@
-"""Where sentences end, and words in scripts without spaces: Chinese, Japanese, Thai, Lao, Khmer and Myanmar.
+"""Boundaries of sentences, and of words in scripts without spaces: Chinese, Japanese, Thai, Lao, Khmer and Myanmar.
 
 The boundaries are those of Unicode Standard Annex 29 with ICU's dictionaries.
 """
@@ -8,35 +8,35 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-WITHOUT_SPACES = (
+UNSPACED_CLASS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
     "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # kana, Han
     "\U00020000-\U0003134f"
 )
-"""Characters of these scripts, as they stand between the brackets of a regular expression."""
+"""Characters of these scripts, for a character class of a regular expression."""
 
-ASKING = 4
-"""A sentence of fewer words asks for too little."""
+MIN_SENTENCE_WORDS = 4
+"""Minimum words of a sentence to be drawn as a query; shorter ones ask for too little."""
 
-RUN = re.compile(f"[{WITHOUT_SPACES}]+")
+UNSPACED_RUN = re.compile(f"[{UNSPACED_CLASS}]+")
 
 
 def insert_spaces(text: str) -> str:
-    """`text` with white space around each word of these scripts; what else it holds stays as it is."""
-    return RUN.sub(_words, text)
+    """Add white space around each word of these scripts; other characters stay unchanged."""
+    return UNSPACED_RUN.sub(_words, text)
 
 
 def spaced_column(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """Apply `insert_spaces` to a column without nulls; only texts in such a script are processed one by one."""
-    without = pc.match_substring_regex(texts, RUN.pattern)
+    without = pc.match_substring_regex(texts, UNSPACED_RUN.pattern)
     cut = pa.array(map(insert_spaces, texts.filter(without).to_pylist()), pa.string())
     return pa.chunked_array([pc.replace_with_mask(texts.combine_chunks(), without.combine_chunks(), cut)])
 
 
 def count_words(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Words of each text: what stands between white space, or between the boundaries of a script without spaces.
+    """Number of words of each text, separated by white space or by the word boundaries of scripts without spaces.
 
-    What holds no letter and no digit is no word.
+    A word contains a letter or a digit.
     """
     return pc.cast(pc.count_substring_regex(spaced_column(texts), r"\S*[\pL\pN]\S*"), pa.int32())
 
@@ -48,16 +48,16 @@ def sentences(text: str) -> list[str]:
     return [sentence for sentence in (part.strip() for part in SentenceBreaker(text, "root")) if sentence]
 
 
-def longest_sentence(text: str, draw: float) -> str:
-    """A sentence of a text that is long enough to ask for something; all of the text where none is.
+def draw_long_sentence(text: str, draw: float) -> str:
+    """Draw a sentence of at least `MIN_SENTENCE_WORDS` words; the whole text if there is none.
 
     Args:
-        text: any.
-        draw: from 0 to 1 (not 1 itself), which of them.
+        text: any text.
+        draw: random number in [0, 1) that selects the sentence.
     """
     all_sentences = sentences(text)
     words = count_words(pa.chunked_array([pa.array(all_sentences, pa.string())])).to_pylist()
-    long = [sentence for sentence, count in zip(all_sentences, words, strict=True) if count >= ASKING]
+    long = [sentence for sentence, count in zip(all_sentences, words, strict=True) if count >= MIN_SENTENCE_WORDS]
     return long[int(draw * len(long))] if long else text.strip()
 
 

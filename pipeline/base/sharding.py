@@ -37,7 +37,7 @@ class Shard(Protocol):
 T = TypeVar("T", bound=Shard)
 
 
-SHARDS = 2
+SHARDS_PER_PLACE = 2
 """Shards per worker: with more shards than workers, a slow one delays the others less."""
 
 
@@ -78,14 +78,14 @@ def split_evenly(count: int, shards: int) -> list[tuple[int, int]]:
 
 
 def count_shards(count: int, places: int, workers: int | None) -> int:
-    """Number of shards for `count` items: `SHARDS` per place, or one per worker if `workers` limits them.
+    """Number of shards for `count` items: `SHARDS_PER_PLACE` per place, or one per worker if `workers` limits them.
 
     Args:
         count: number of items.
         places: number of shards that can be processed concurrently.
         workers: maximum number of workers; None: no limit.
     """
-    return min(count, SHARDS * places if workers is None or places <= workers else workers)
+    return min(count, SHARDS_PER_PLACE * places if workers is None or places <= workers else workers)
 
 
 def save_shard_result(store: Store, folder: str, pieces: Pieces) -> int:

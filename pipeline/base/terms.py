@@ -16,7 +16,7 @@ import Stemmer
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.segmentation import RUN, WITHOUT_SPACES, insert_spaces
+from darklode.pipeline.base.segmentation import UNSPACED_CLASS, UNSPACED_RUN, insert_spaces
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _MAX_FREQUENT = 30_000  # vocabulary of the fitted vectors; rarer terms co-occur too seldom to be learned
 _SAMPLE_SEED = 20170401  # fixed: the same corpus always gives the same sample
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff"  # `\w` alone cuts words at vowel signs
-_WORD = re.compile(rf"[\w{_MARKS}{WITHOUT_SPACES}]+")
-_SPAN = re.compile(rf"{RUN.pattern}|(?:(?![_{WITHOUT_SPACES}])[\w{_MARKS}])+")
+_WORD = re.compile(rf"[\w{_MARKS}{UNSPACED_CLASS}]+")
+_SPAN = re.compile(rf"{UNSPACED_RUN.pattern}|(?:(?![_{UNSPACED_CLASS}])[\w{_MARKS}])+")
 
 
 def _bigrams(run: re.Match[str]) -> str:
@@ -50,7 +50,7 @@ def words(text: str, *, segmented: bool = False) -> list[str]:
     text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     text = text.lower().replace("_", " ")
     if not text.isascii():
-        text = insert_spaces(text) if segmented else RUN.sub(_bigrams, text)
+        text = insert_spaces(text) if segmented else UNSPACED_RUN.sub(_bigrams, text)
     return _WORD.findall(text)
 
 
@@ -61,7 +61,7 @@ def tokens(text: str) -> Iterator[tuple[int, int]]:
     """
     for match in _SPAN.finditer(text):
         start, end = match.span()
-        if RUN.match(match.group()):
+        if UNSPACED_RUN.match(match.group()):
             yield from ((position, min(position + 2, end)) for position in range(start, max(start + 1, end - 1)))
         else:
             yield start, end

@@ -1,6 +1,6 @@
 """SQL of the in-memory tables of a benchmark run: queries, passages (chunks), pool pairs, ranks and triplets."""
 
-from darklode.pipeline.base.highlighting import FENCES
+from darklode.pipeline.base.highlighting import COUNT_FENCES_SQL
 
 FOLD = "strip_accents(lower({}))"
 """SQL that removes case and accents from a text."""
@@ -16,7 +16,7 @@ _PASSAGES = f"""
     CREATE TABLE all_passages AS
     SELECT CAST(row_number() OVER (ORDER BY c.tenant, c.chunk_id) AS INTEGER) AS passage, c.tenant,
            c.chunk_id AS passage_id, c.doc_id, c.title, c.heading, c.text, d.url,
-           coalesce(sum({FENCES.format(text="c.text")}) OVER before % 2 = 1, false) AS fenced,
+           coalesce(sum({COUNT_FENCES_SQL.format(text="c.text")}) OVER before % 2 = 1, false) AS fenced,
            {FOLD.format("concat_ws(chr(10), c.title, c.heading, c.text)")} AS folded
     FROM chunks c LEFT JOIN (SELECT tenant, doc_id, url FROM documents) d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
     WINDOW before AS (

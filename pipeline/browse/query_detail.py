@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from darklode.pipeline.base.document_view import DOCUMENT, JudgeReply
+from darklode.pipeline.base.document_view import DOCUMENT_SQL, DocumentExcerpt
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.browse.catalogue import Catalogue
@@ -136,17 +136,19 @@ _ANSWERED_QUERIES = """
 """
 
 
-def document_of(catalogue: Catalogue, tenant: str, doc_id: str, chunk_id: str | None) -> tuple[JudgeReply, list[Row]]:
+def document_of(
+    catalogue: Catalogue, tenant: str, doc_id: str, chunk_id: str | None
+) -> tuple[DocumentExcerpt, list[Row]]:
     """A document, and the queries it answers according to the labels or the mined triplets.
 
     Raises:
         InputError: unknown document.
     """
     key = {"tenant": tenant, "doc_id": doc_id}
-    documents = catalogue.rows(DOCUMENT, **key, chunk_id=chunk_id)
+    documents = catalogue.rows(DOCUMENT_SQL, **key, chunk_id=chunk_id)
     if not documents:
         raise InputError("The run has no such document.")
     pairs = "all_triplets" if catalogue.mined else "(FROM pairs WHERE relevance > 0)"
-    return JudgeReply.from_row(documents[0]), catalogue.rows(
+    return DocumentExcerpt.from_row(documents[0]), catalogue.rows(
         _ANSWERED_QUERIES.format(pairs=pairs, limit=MAX_ROWS), **key
     )

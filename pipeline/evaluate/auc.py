@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.base.bootstrap import ENDS
+from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES
 from darklode.pipeline.base.types import Doubles as Floats
 from darklode.pipeline.base.types import Rows
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings, holm, linearized_interval, rotation_p
@@ -120,7 +120,7 @@ class LabelledPairs:
         for column, system in enumerate(systems):
             scores = self.scores[:, column]
             resampled = [area(self.labels, scores, query_counts[self.query]) for query_counts in resamples]
-            low, high = np.nanpercentile(resampled, ENDS)
+            low, high = np.nanpercentile(resampled, INTERVAL_PERCENTILES)
             interval = {"low": float(low), "high": float(high)}
             yield {"system": system, "ceiling": 1.0, "value": area(self.labels, scores)} | interval
 

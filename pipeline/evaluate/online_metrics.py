@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.base.bootstrap import ENDS, resample
+from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES, resample
 from darklode.pipeline.base.relations import view
 from darklode.pipeline.base.types import Doubles as Floats
 from darklode.pipeline.base.types import Rows
@@ -227,7 +227,7 @@ class SessionCounts:
         flat = self.counts.reshape(len(self.counts), -1)
         values = self._values(flat.sum(axis=0))
         resampled = resample(flat, self._values, chance.resamples, chance.seed)
-        low, high = np.nanpercentile(np.where(np.isnan(values), 0, resampled), ENDS, axis=0)
+        low, high = np.nanpercentile(np.where(np.isnan(values), 0, resampled), INTERVAL_PERCENTILES, axis=0)
         for variant_index, variant in enumerate(self.variants):
             for measure_index, (measure, (_, denominator)) in enumerate(MEASURES.items()):
                 measure_sizes = self.counts[:, variant_index, COUNTS.index(SIZES.get(denominator, denominator))]

@@ -68,7 +68,7 @@ def online_verdicts(
     """Write verdicts on the first documents shown in sampled searches.
 
     Searches are sampled by hash, so the sample stays the same unless new searches come before. The judge sees each
-    query and document once, at most `CHUNKS_SEEN` chunks: at most searches × 20 × 16 per tenant and variant. A
+    query and document once, at most `MAX_JUDGED_CHUNKS` chunks: at most searches × 20 × 16 per tenant and variant. A
     document is relevant if one of its chunks is; null if none is and a reply was unreadable, or if it no longer exists.
     One unit is a block of a tenant's queries.
 

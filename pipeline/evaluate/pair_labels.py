@@ -14,7 +14,7 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.types import Mask
 from darklode.pipeline.ingest.columns import ColumnMapping
 from darklode.pipeline.ingest.files import list_files
-from darklode.pipeline.ingest.log_rows import FALSE, TRUE
+from darklode.pipeline.ingest.log_rows import FALSE_TEXTS, TRUE_TEXTS
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import (
@@ -158,7 +158,7 @@ def _parse_labels(texts: pa.Array) -> tuple[pa.Array, Mask]:
     """Parse labels: true, false, or null if empty; also returns a mask of invalid texts."""
     lowercase = pc.utf8_lower(blank_to_null(texts))
     number = pc.replace_substring_regex(lowercase, r"\.0*$", "")
-    is_yes = pc.or_(pc.is_in(lowercase, pa.array(TRUE)), pc.equal(number, "1"))
-    is_no = pc.or_(pc.is_in(lowercase, pa.array(FALSE)), pc.equal(number, "0"))
+    is_yes = pc.or_(pc.is_in(lowercase, pa.array(TRUE_TEXTS)), pc.equal(number, "1"))
+    is_no = pc.or_(pc.is_in(lowercase, pa.array(FALSE_TEXTS)), pc.equal(number, "0"))
     values = pc.if_else(pc.fill_null(is_yes, False), True, pc.if_else(pc.fill_null(is_no, False), False, None))
     return values, mask(pc.and_(values.is_null(), lowercase.is_valid()))

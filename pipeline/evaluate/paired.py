@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.bootstrap import ENDS, interval, resample
+from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES, interval, resample
 from darklode.pipeline.base.types import Doubles as Floats
 
 POWER = 2.802
@@ -200,8 +200,8 @@ def studentized_interval(sums: Floats, sizes: NDArray[np.int64], chance: Resampl
             return np.asarray(np.where(deviation == 0, 0, deviation / errors))
 
     statistics = resample(counts, statistic, chance.resamples, chance.seed)
-    lowest = np.percentile(statistics, ENDS[0], axis=0, method="lower")
-    highest = np.percentile(statistics, ENDS[1], axis=0, method="higher")
+    lowest = np.percentile(statistics, INTERVAL_PERCENTILES[0], axis=0, method="lower")
+    highest = np.percentile(statistics, INTERVAL_PERCENTILES[1], axis=0, method="higher")
     limit = np.maximum(-MAX_LOSS, np.abs(sums / sizes[:, None]).max(axis=0))
     with np.errstate(invalid="ignore"):
         ends = (np.where(error > 0, mean - quantile * error, mean) for quantile in (highest, lowest))
@@ -232,7 +232,7 @@ def lower_bound(sums: Floats, sizes: NDArray[np.int64], chance: ResamplingSettin
         weights = random.standard_exponential((min(_SIGN_BATCH, chance.resamples - start), len(sums) + 1))
         totals = weights[:, 1:] @ counts + weights[:, :1] * worst_cluster
         resampled_means.append(totals[:, :-1] / totals[:, -1:])
-    return np.asarray(np.percentile(np.concatenate(resampled_means), ENDS[0], axis=0))
+    return np.asarray(np.percentile(np.concatenate(resampled_means), INTERVAL_PERCENTILES[0], axis=0))
 
 
 def sign_flip_p(sums: Floats, chance: ResamplingSettings) -> Floats:

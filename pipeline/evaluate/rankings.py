@@ -12,7 +12,7 @@ from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.evaluate.run_files import RunFile
 from darklode.pipeline.retrieve.retrievers.factory import Factory
-from darklode.pipeline.retrieve.search import QUERY_BLOCK, RankedLists, rank
+from darklode.pipeline.retrieve.search import QUERY_BLOCK, SearchShard, rank
 from darklode.schemas.tables import TABLES
 
 RANKINGS_STAGE = Stage("test_rankings", 1, ("test_queries", "test_texts"), ("test_rankings",))
@@ -59,7 +59,7 @@ def rank_all(
         for tenant in tenants:
             with output.unit(f"{tenant!r} {name!r}", key_of(*input_digests, identities[name])) as unit:
                 if not unit.done:
-                    _search(searched, output, unit, RankedLists(searched, tenant, ((name, factory),), depth, ""))
+                    _search(searched, output, unit, SearchShard(searched, tenant, ((name, factory),), depth, ""))
             n_done += 1
             output.progress(n_done, total, name)
     for run in runs:
@@ -70,7 +70,7 @@ def rank_all(
     _count(tables, output, len(names))
 
 
-def _search(tables: Tables, output: Output, unit: Unit, lists: RankedLists) -> None:
+def _search(tables: Tables, output: Output, unit: Unit, lists: SearchShard) -> None:
     """Write a system's rankings of a tenant's queries; the last table of `rank` holds the unit's facts."""
     queries = pc.sum(pc.equal(tables.read("queries", ["tenant"])["tenant"], lists.tenant)).as_py()
     if not TenantChunks(tables, lists.tenant).n:

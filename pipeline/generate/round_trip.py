@@ -5,13 +5,13 @@ from __future__ import annotations
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
-from darklode.pipeline.retrieve.pool import CANDIDATES
+from darklode.pipeline.retrieve.pool import CANDIDATES_SQL
 from darklode.schemas.tables import POOL
 
 ROUND_TRIP = Stage("round_trip", 1, ("queries", "rankings", "written_queries"), ("pool",))
 
 OWN = f"""
-    WITH candidates AS ({CANDIDATES})
+    WITH candidates AS ({CANDIDATES_SQL})
     FROM candidates SEMI JOIN written_queries USING (tenant, query_id, chunk_id) WHERE best_rank <= $depth
     ORDER BY tenant, query_id, chunk_id
 """

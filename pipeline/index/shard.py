@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from darklode.pipeline.base.artifacts import Tables, key_of
-from darklode.pipeline.base.sharding import SHARDS, split_evenly
+from darklode.pipeline.base.sharding import SHARDS_PER_PLACE, split_evenly
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.index.source import StoredVectors
 from darklode.pipeline.index.vector_file import BLOCK
@@ -60,7 +60,7 @@ def make_shards(
     """Split all texts evenly over the workers."""
     total = tables.rows(INDEXED_TEXTS.name)
     blocks = -(-total // BLOCK)
-    shards = split_evenly(blocks, places if places == 1 else SHARDS * places)
+    shards = split_evenly(blocks, places if places == 1 else SHARDS_PER_PLACE * places)
     return [
         VectorShard(tables, stored_vectors, stage, basis, low * BLOCK, min(high * BLOCK, total)) for low, high in shards
     ]

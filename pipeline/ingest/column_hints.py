@@ -8,7 +8,7 @@ from itertools import islice
 
 import yaml
 
-WORDS = {
+ROLE_WORDS = {
     "text": "text query term terms keyword keywords question phrase body content description passage article q",
     "query": "query term terms keyword keywords question phrase text q",
     "timestamp": "timestamp time date datetime ts created at when day",
@@ -19,13 +19,14 @@ WORDS = {
 }
 """Words in column names of a role, likeliest first; other roles use the words of their usual names."""
 
-IDS = {"id", "ids", "uuid", "key", "guid"}
+ID_WORDS = {"id", "ids", "uuid", "key", "guid"}
 """Columns with such a word in their name contain ids, not text."""
 
 MIN_SIMILARITY = 0.75
-MOST_COLUMNS, LONGEST_NAME = 500, 64
+"""Minimum `SequenceMatcher` ratio of a column name and a word; a lower one makes more and worse guesses."""
+MAX_COLUMNS, MAX_NAME_CHARACTERS = 500, 64
 """Bounds on the columns and name lengths considered: tables made by hand are smaller."""
-_CAMEL, _BORDER = re.compile(r"(?<=[a-z])(?=[A-Z])"), re.compile(r"[\W_]+")
+_CAMEL_CASE_BORDER, _WORD_BORDER = re.compile(r"(?<=[a-z])(?=[A-Z])"), re.compile(r"[\W_]+")
 
 
 def guess_column(role: str, usual: Sequence[str], present: Collection[str]) -> str | None:
@@ -36,8 +37,8 @@ def guess_column(role: str, usual: Sequence[str], present: Collection[str]) -> s
         usual: the usual names of the role.
         present: columns of the source.
     """
-    words = WORDS[role].split() if role in WORDS else [word for name in usual for word in split_words(name)]
-    names = islice(dict.fromkeys(present), MOST_COLUMNS)
+    words = ROLE_WORDS[role].split() if role in ROLE_WORDS else [word for name in usual for word in split_words(name)]
+    names = islice(dict.fromkeys(present), MAX_COLUMNS)
     rated = [(_rating(role, name, words), -position, name) for position, name in enumerate(names)]
     best_rated = max(rated, default=None)
     return best_rated[2] if best_rated and best_rated[0] > 0 else None
@@ -45,10 +46,10 @@ def guess_column(role: str, usual: Sequence[str], present: Collection[str]) -> s
 
 def _rating(role: str, name: str, words: Sequence[str]) -> float:
     """Score of a column name; earlier words of the list score higher."""
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_NAME_CHARACTERS:
         return 0.0
     name_words = split_words(name)
-    if role in {"text", "query"} and IDS & set(name_words):
+    if role in {"text", "query"} and ID_WORDS & set(name_words):
         return 0.0
     hits = [1.0 - words.index(word) / (2 * len(words)) for word in name_words if word in words]
     if hits:
@@ -60,7 +61,7 @@ def _rating(role: str, name: str, words: Sequence[str]) -> float:
 
 def split_words(name: str) -> list[str]:
     """Split a name into lower-case words: search_term, searchTerm and `search term` give the same."""
-    return [word.lower() for word in _BORDER.split(_CAMEL.sub("_", name)) if word]
+    return [word.lower() for word in _WORD_BORDER.split(_CAMEL_CASE_BORDER.sub("_", name)) if word]
 
 
 def hint(typed: str, guess: str | None) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import InputError, MissingColumns
-from darklode.pipeline.ingest.column_hints import MOST_COLUMNS, guess_column, hint, option
+from darklode.pipeline.ingest.column_hints import MAX_COLUMNS, guess_column, hint, option
 from darklode.schemas.mining import LogColumns
 from darklode.schemas.settings import DocumentColumns, QueryColumns
 
@@ -145,7 +145,7 @@ class ColumnMapping:
         """Raise an InputError if a column from the settings is missing."""
         if name in present:
             return
-        close_matches = difflib.get_close_matches(name, list(islice(present, MOST_COLUMNS)), n=1)
+        close_matches = difflib.get_close_matches(name, list(islice(present, MAX_COLUMNS)), n=1)
         guess = close_matches[0] if close_matches else guess_column(role, self.usual[role], present)
         remedy = hint(option(self.section, role, guess), guess) if guess else "set one of them, or leave it unset"
         raise InputError(f"{where} has no column {name!r} ({self.section}.{role}); it has {_list(present)}; {remedy}")
@@ -225,12 +225,12 @@ Values = dict[str, object]
 """A parsed JSON object: values by field name."""
 
 BOOLEAN_ROLES = {"clicked", "satisfaction", "relevance"}
-DEPTH = 4  # levels of nested objects searched for fields: the deepest field of UBI has three, plus `_source`
+MAX_FIELD_DEPTH = 4  # levels of nested objects searched for fields: the deepest field of UBI has three, plus `_source`
 
 
 def names_in(rows: Sequence[Values], *, nested: bool) -> list[str]:
     """Field names of some objects; if `nested`, also of the objects in them."""
-    return list(dict.fromkeys(name for row in rows for name in _names(row, DEPTH if nested else 1)))
+    return list(dict.fromkeys(name for row in rows for name in _names(row, MAX_FIELD_DEPTH if nested else 1)))
 
 
 def _names(row: Values, depth: int) -> list[str]:

@@ -16,7 +16,7 @@ from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.readers.text import read_all
 from darklode.pipeline.ingest.rejects import MAX_PAYLOAD_BYTES, Intake
 from darklode.pipeline.ingest.rows import (
-    BOUNDARY,
+    PART_END_MODULUS,
     PartBuffer,
     RowBlock,
     SeenKeys,
@@ -145,7 +145,7 @@ def ingest_documents(path: str, output: Output, settings: IngestSettings) -> Non
         intake.reject_file(file)
     for block in _blocks(path, choice, intake, settings):
         clean, keys = select_usable(block, intake, seen_keys, settings)
-        parts.add(_rows(clean), keys % BOUNDARY == 0)
+        parts.add(_rows(clean), keys % PART_END_MODULUS == 0)
     parts.close()
     intake.close(settings.max_reject_share)
 

@@ -29,9 +29,9 @@ FORMATS = {
     ".tsv": "csv",
     ".parquet": "parquet",
 }
-PROSE = frozenset({"markdown", "html", "text"})
-TABULAR = frozenset({"jsonl", "csv", "parquet"})
-REMOTE = "s3://"
+PROSE_FORMATS = frozenset({"markdown", "html", "text"})
+TABULAR_FORMATS = frozenset({"jsonl", "csv", "parquet"})
+REMOTE_PREFIX = "s3://"
 
 _SPREADSHEET_ADVICE = "save it as CSV (UTF-8) there, or run `soffice --headless --convert-to csv {name}`"
 _TEXT_DOCUMENT_ADVICE = "make text of it: `pandoc -o {name}.md {name}`"
@@ -85,7 +85,7 @@ def list_files(path: str, *, remote: bool = False) -> list[InputFile]:
     Raises:
         InputError: the path does not exist or cannot be read.
     """
-    if remote and path.startswith(REMOTE):
+    if remote and path.startswith(REMOTE_PREFIX):
         return sorted(_remote_files(Store(path)), key=lambda file: file.name)
     root = Path(path).expanduser()
     try:
@@ -100,7 +100,7 @@ def list_files(path: str, *, remote: bool = False) -> list[InputFile]:
 
 def tabular_files(files: list[InputFile]) -> list[InputFile]:
     """The tabular files; `.json` files only if there are no others, because most describe other files."""
-    tabular = [file for file in files if file.format in TABULAR]
+    tabular = [file for file in files if file.format in TABULAR_FORMATS]
     return [file for file in tabular if file.ending != ".json"] or tabular
 
 
@@ -117,7 +117,7 @@ def conversion_advice(files: list[InputFile]) -> list[str]:
     ]
 
 
-SMALL_BYTES = 1 << 20
+MAX_HASHED_BYTES = 1 << 20
 """Local files up to this size are compared by content; larger ones by size and times."""
 
 
@@ -131,7 +131,7 @@ def files_fingerprint(files: Iterable[InputFile]) -> str:
 
 def _version(file: InputFile) -> list[str | int | None]:
     """What identifies a file's content: its hash if it is small and local, else its times."""
-    if file.changed_ns is not None and file.size <= SMALL_BYTES:
+    if file.changed_ns is not None and file.size <= MAX_HASHED_BYTES:
         try:
             return [sha256(file.path.read_bytes()).hexdigest()]
         except OSError:  # the reader reports it
@@ -250,10 +250,10 @@ def choose_documents(path: str, file_format: str) -> FileChoice:
     files = list_files(path)
     if file_format == "beir" or (file_format == "auto" and _beir_files(files, "corpus")):
         return _choose_beir(path, files, "corpus")
-    if file_format == "folder" or (file_format == "auto" and any(file.format in PROSE for file in files)):
-        return _choose_formats(path, files, PROSE, "folder")
+    if file_format == "folder" or (file_format == "auto" and any(file.format in PROSE_FORMATS for file in files)):
+        return _choose_formats(path, files, PROSE_FORMATS, "folder")
     if file_format == "auto":
-        return _choose_formats(path, files, TABULAR, None)
+        return _choose_formats(path, files, TABULAR_FORMATS, None)
     return _choose_format(path, files, {file_format}, file_format)
 
 
@@ -300,7 +300,9 @@ def _choose_beir(path: str, files: list[InputFile], stem: str) -> FileChoice:
 
 def _choose_formats(path: str, files: list[InputFile], formats: frozenset[str], reader: str | None) -> FileChoice:
     """Choose the files whose extension is of one of the formats; raises InputError if there are none."""
-    with_known_format = [file for file in files if file.format in formats] if formats is PROSE else tabular_files(files)
+    with_known_format = (
+        [file for file in files if file.format in formats] if formats is PROSE_FORMATS else tabular_files(files)
+    )
     if not with_known_format:
         readable = (
             "a folder of Markdown, HTML or text files, or .jsonl, .csv, .tsv or .parquet files, or set "

@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import FunnelStep
 from darklode.pipeline.ingest import documents, queries
 from darklode.pipeline.ingest.columns import ColumnMapping, document_columns, event_columns, log_columns, query_columns
 from darklode.pipeline.ingest.files import (
-    REMOTE,
+    REMOTE_PREFIX,
     InputFile,
     choose_documents,
     choose_queries,
@@ -40,11 +40,11 @@ from darklode.pipeline.ingest.timestamps import check_zone
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
 
-FILES = 8
+MAX_CHECKED_FILES = 8
 """Maximum number of tabular files checked, the first megabyte of each."""
-PAGES = 64
+MAX_CHECKED_PAGES = 64
 """Maximum number of Markdown, HTML and text files checked."""
-TEXTS = 1000
+MAX_SAMPLED_QUERIES = 1000
 """Maximum number of queries sampled for language detection."""
 
 Use = Callable[[RowBlock], None]
@@ -79,9 +79,13 @@ def check_documents(path: str, settings: IngestSettings) -> list[str]:
         documents.select_usable(block, intake, seen_keys, settings)
 
     if choice.format == "folder":
-        reads_all = _is_short(choice.files, PAGES)
+        reads_all = _is_short(choice.files, MAX_CHECKED_PAGES)
         folder = documents.FolderReader(path, columns, intake, settings.max_row_bytes)
-        _use(folder.read(choice) if reads_all else folder.blocks(choice.files[:PAGES]), use, reads_all=reads_all)
+        _use(
+            folder.read(choice) if reads_all else folder.blocks(choice.files[:MAX_CHECKED_PAGES]),
+            use,
+            reads_all=reads_all,
+        )
     else:
         reads_all = _read(choice.files, choice.format, SourcePreview(columns, intake, settings), use)
     messages = [f"{path}: {phrase}" for phrase in conversion_advice(choice.other_files)]
@@ -101,7 +105,7 @@ def check_queries(path: str, settings: IngestSettings) -> list[str]:
 
 
 def first_queries(path: str, settings: IngestSettings) -> pa.StringArray:
-    """At most `TEXTS` queries from the beginning of a query log, evenly spaced.
+    """At most `MAX_SAMPLED_QUERIES` queries from the beginning of a query log, evenly spaced.
 
     Raises:
         InputError: as for `check_queries`.
@@ -111,7 +115,7 @@ def first_queries(path: str, settings: IngestSettings) -> pa.StringArray:
     blocks: list[RowBlock] = []
     _read(choice.files, choice.format, preview, blocks.append)
     texts = pa.concat_arrays([pa.array([], pa.string()), *(block.columns["text"] for block in blocks)]).drop_null()
-    return texts[:: max(1, -(-len(texts) // TEXTS))]
+    return texts[:: max(1, -(-len(texts) // MAX_SAMPLED_QUERIES))]
 
 
 def check_log(
@@ -136,7 +140,7 @@ def check_log(
         require_log_format(path, files, settings.format)
     partitions, ubi = partitions_of(files, settings.format), is_ubi(files, settings.format)
     plan_days(partitions, dates, earlier_days, settings.max_late_days if ubi else 0)
-    if path.startswith(REMOTE):
+    if path.startswith(REMOTE_PREFIX):
         return []
     intake, checked_partitions = _preview_intake("impressions", path), _both_ends(list(partitions.values()))
     file_format = None if settings.format in {"auto", "ubi"} else settings.format
@@ -155,8 +159,8 @@ def check_log(
 
 def _both_ends(partitions: Sequence[LogPartition]) -> list[LogPartition]:
     """The first and the last partitions; the last contain the new days."""
-    half = FILES // 2
-    return [*partitions] if len(partitions) <= FILES else [*partitions[:half], *partitions[-half:]]
+    half = MAX_CHECKED_FILES // 2
+    return [*partitions] if len(partitions) <= MAX_CHECKED_FILES else [*partitions[:half], *partitions[-half:]]
 
 
 def _preview_intake(kind: str, path: str) -> Intake:
@@ -174,8 +178,8 @@ class SourcePreview:
 
 def _read(files: Sequence[InputFile], file_format: str | None, preview: SourcePreview, use: Use) -> bool:
     """Read the beginning of the first files; returns whether that was the whole source."""
-    reads_all = _is_short(files, FILES)
-    for file in files[:FILES]:
+    reads_all = _is_short(files, MAX_CHECKED_FILES)
+    for file in files[:MAX_CHECKED_FILES]:
         _use(
             read_tabular(file, file_format, preview.columns, preview.intake, preview.settings.max_row_bytes),
             use,

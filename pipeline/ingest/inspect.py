@@ -11,7 +11,7 @@ from typing import Literal
 from darklode.pipeline.base.errors import InputError, MissingColumns
 from darklode.pipeline.ingest.columns import ColumnMapping, document_columns, event_columns, log_columns, query_columns
 from darklode.pipeline.ingest.files import (
-    TABULAR,
+    TABULAR_FORMATS,
     InputFile,
     choose_documents,
     choose_queries,
@@ -19,7 +19,7 @@ from darklode.pipeline.ingest.files import (
     list_files,
     tabular_files,
 )
-from darklode.pipeline.ingest.input_check import FILES, DiscardOutput
+from darklode.pipeline.ingest.input_check import MAX_CHECKED_FILES, DiscardOutput
 from darklode.pipeline.ingest.log_partitions import is_ubi, remove_marker_files
 from darklode.pipeline.ingest.readers.delimited import header_in
 from darklode.pipeline.ingest.readers.sniff import check_content
@@ -31,13 +31,13 @@ from darklode.schemas.settings import DocumentColumns, IngestSettings, QueryColu
 
 Kind = Literal["documents", "queries", "logs"]
 
-COLUMNS: Mapping[Kind, ColumnMapping] = {
+DEFAULT_COLUMNS: Mapping[Kind, ColumnMapping] = {
     "documents": document_columns(DocumentColumns()),
     "queries": query_columns(QueryColumns()),
     "logs": log_columns(LogColumns()),
 }
-UBI = "ubi"
-_INTAKES = {"documents": "documents", "queries": "queries", "logs": "impressions"}
+UBI_FORMAT = "ubi"
+_INTAKE_KINDS = {"documents": "documents", "queries": "queries", "logs": "impressions"}
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ def inspect_source(
     if form and form != chosen.format:
         files = [file for file in list_files(path) if not file.skipped]
         chosen = _ChosenFormat([file for file in files if file.format == form] or files, form, is_declared=True)
-    if chosen.format not in TABULAR:
+    if chosen.format not in TABULAR_FORMATS:
         return FormatPreview(len(chosen.files), chosen.format, chosen.is_declared)
-    intake = Intake(DiscardOutput(), _INTAKES[kind], path, ())
-    missing = _missing_columns(chosen, replace(COLUMNS[kind], names=dict(named_columns or {})), intake)
+    intake = Intake(DiscardOutput(), _INTAKE_KINDS[kind], path, ())
+    missing = _missing_columns(chosen, replace(DEFAULT_COLUMNS[kind], names=dict(named_columns or {})), intake)
     if missing and kind == "logs" and event_columns(LogColumns()).fits(missing.present):
-        return FormatPreview(len(chosen.files), UBI, is_declared=True)
+        return FormatPreview(len(chosen.files), UBI_FORMAT, is_declared=True)
     columns, guesses = (missing.present, missing.guesses) if missing else ((), {})
     return FormatPreview(len(chosen.files), chosen.format, chosen.is_declared, columns, guesses, list(intake.remarks))
 
@@ -107,11 +107,11 @@ def _choose_format(kind: Kind, path: str) -> _ChosenFormat:
     """
     files = remove_marker_files(list_files(path))
     if kind == "logs" and is_ubi(files, "auto"):
-        return _ChosenFormat(tabular_files(files), UBI)
+        return _ChosenFormat(tabular_files(files), UBI_FORMAT)
     try:
-        choice = _CHOICES[kind](path)
+        choice = _CHOOSE_FILES[kind](path)
     except InputError:
-        if matching := _by_content(COLUMNS[kind], files):
+        if matching := _by_content(DEFAULT_COLUMNS[kind], files):
             return matching
         raise
     return _ChosenFormat(choice, choice[0].format or "text")
@@ -125,7 +125,7 @@ def _choose_log(path: str) -> list[InputFile]:
     raise InputError("; ".join([f"{path} contains no search log", *conversion_advice(files), remedy]))
 
 
-_CHOICES: Mapping[Kind, Callable[[str], list[InputFile]]] = {
+_CHOOSE_FILES: Mapping[Kind, Callable[[str], list[InputFile]]] = {
     "documents": lambda path: choose_documents(path, "auto").files,
     "queries": lambda path: choose_queries(path, "auto").files,
     "logs": _choose_log,
@@ -152,7 +152,7 @@ def _missing_columns(chosen: _ChosenFormat, columns: ColumnMapping, intake: Inta
     """Missing columns of the first file with rows."""
     declared_format = chosen.format if chosen.is_declared else None
     try:
-        for file in chosen.files[:FILES]:
+        for file in chosen.files[:MAX_CHECKED_FILES]:
             if next(read_tabular(file, declared_format, columns, intake, IngestSettings().max_row_bytes), None):
                 break
     except MissingColumns as error:

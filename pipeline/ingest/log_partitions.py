@@ -9,12 +9,12 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.files import InputFile, files_fingerprint, missing_files_message, tabular_files
 
 # Dates in paths: 2026-03-01, folders such as 2026/03/01 or year=2026/month=03/day=01, and 20260301.
-DATES = (
+DATE_PATTERNS = (
     re.compile(r"(?<!\d)((?:19|20)\d\d)-(\d\d)-(\d\d)(?!\d)"),
     re.compile(r"(?<!\d)((?:19|20)\d\d)/(?:\w+=)?(\d\d)/(?:\w+=)?(\d\d)(?=/)"),
     re.compile(r"(?<!\d)((?:19|20)\d\d)(\d\d)(\d\d)(?!\d)"),
 )
-EVENTS, SEARCHES = "ubi_events", "ubi_queries"  # file names (or folders) of the UBI specification
+EVENTS_STEM, QUERIES_STEM = "ubi_events", "ubi_queries"  # file names (or folders) of the UBI specification
 UNDATED_UBI = "ubi"  # partition of a UBI log without dates
 
 
@@ -54,7 +54,7 @@ class LogPartition:
 
 def is_ubi(files: Iterable[InputFile], file_format: str) -> bool:
     """Whether a log is in the UBI format (User Behavior Insights): by the settings, or by a file of events."""
-    return file_format == "ubi" or (file_format == "auto" and any(_has_stem(file, EVENTS) for file in files))
+    return file_format == "ubi" or (file_format == "auto" and any(_has_stem(file, EVENTS_STEM) for file in files))
 
 
 def require_log_format(path: str, files: Sequence[InputFile], file_format: str) -> None:
@@ -94,7 +94,7 @@ def partitions_of(files: Sequence[InputFile], file_format: str) -> dict[str, Log
             continue
         name = day.isoformat() if day else UNDATED_UBI if ubi else file.name
         partition = partitions.setdefault(name, LogPartition(name, day))
-        role_files = partition.searches if ubi and _has_stem(file, SEARCHES) else partition.files
+        role_files = partition.searches if ubi and _has_stem(file, QUERIES_STEM) else partition.files
         (role_files if file.name in log_names else partition.other_files).append(file)
     return dict(sorted(partitions.items()))
 
@@ -108,7 +108,7 @@ def _log_files(files: Sequence[InputFile], file_format: str, *, ubi: bool) -> li
     """The files to read as logs. With `auto`, tabular files with a date in their path, or all tabular files."""
     if ubi:
         tabular = tabular_files(list(files))
-        ubi_files = [file for file in tabular if _has_stem(file, EVENTS) or _has_stem(file, SEARCHES)]
+        ubi_files = [file for file in tabular if _has_stem(file, EVENTS_STEM) or _has_stem(file, QUERIES_STEM)]
         return tabular if file_format == "ubi" else ubi_files
     if file_format == "auto":
         tabular = tabular_files(list(files))
@@ -118,7 +118,7 @@ def _log_files(files: Sequence[InputFile], file_format: str, *, ubi: bool) -> li
 
 def date_in(name: str) -> date | None:
     """The first date in a path, as 2026-03-01, 2026/03/01 (folders) or 20260301; None if there is no valid date."""
-    matches = [match for pattern in DATES for match in pattern.finditer(name)]
+    matches = [match for pattern in DATE_PATTERNS for match in pattern.finditer(name)]
     for match in sorted(matches, key=lambda match: match.start()):
         try:
             return date(*map(int, match.groups()))

@@ -24,11 +24,11 @@ from darklode.schemas.mined_tables import IMPRESSIONS
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
 
-BATCH_ROWS = 1 << 15  # sorted rows fetched from DuckDB at once
+BATCH_ROWS = 1 << 15  # sorted rows fetched from DuckDB at once: bounds memory
 # Hexadecimal digits (96 bits) of generated search and event ids: with a billion ids, a collision is very unlikely.
 ID_DIGITS = 24
 # Impressions before the sort: days in days and times in microseconds since 1970 (UTC), positions as in the log.
-STAGED = pa.schema(
+STAGED_SCHEMA = pa.schema(
     [
         ("tenant", pa.string()),
         ("event_id", pa.string()),
@@ -48,18 +48,18 @@ STAGED = pa.schema(
 # Sorted impressions with the missing ids added. A search without an id is identified by its session, query and time.
 # Ordered by all columns, so that the order depends on nothing but the rows. chr(31), the ASCII unit separator, keeps
 # hashed values apart. Changing a hashed value changes the ids, and so every table that refers to them.
-ORDERED = f"""
-WITH queried AS (
-    SELECT * REPLACE (position + $shift AS position), left(sha256(normal_form), 16) AS query_id FROM staged
-), searched AS (
+SORTED_IMPRESSIONS_SQL = f"""
+WITH with_query_ids AS (
+    SELECT * REPLACE (position + $shift AS position), left(sha256(normal_form), 16) AS query_id FROM staged_rows
+), with_search_ids AS (
     SELECT * REPLACE (coalesce(search_id,
         left(sha256(concat_ws(chr(31), coalesce(session_id, ''), query_id, time)), {ID_DIGITS})) AS search_id)
-    FROM queried
+    FROM with_query_ids
 )
 SELECT * EXCLUDE (day, normal_form) REPLACE (coalesce(event_id,
     left(sha256(concat_ws(chr(31), tenant, search_id, doc_id, coalesce(position::VARCHAR, ''), time)), {ID_DIGITS})
 ) AS event_id)
-FROM searched
+FROM with_search_ids
 ORDER BY day, tenant, time, search_id, position NULLS FIRST, doc_id, event_id,
     clicked, dwell_seconds NULLS FIRST, session_id NULLS FIRST, variant NULLS FIRST, query
 """
@@ -74,15 +74,15 @@ class LogStaging:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        connection.register("none", STAGED.empty_table())
-        connection.execute("CREATE TABLE staged AS SELECT * FROM none")
+        connection.register("no_rows", STAGED_SCHEMA.empty_table())
+        connection.execute("CREATE TABLE staged_rows AS SELECT * FROM no_rows")
         self.has_zero_position = False
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows of the schema STAGED."""
+        """Add rows of the schema STAGED_SCHEMA."""
         self.has_zero_position |= bool(pc.any(pc.equal(rows["position"], 0)).as_py())
         self._connection.register("new_rows", rows)
-        self._connection.execute("INSERT INTO staged SELECT * FROM new_rows")
+        self._connection.execute("INSERT INTO staged_rows SELECT * FROM new_rows")
         self._connection.unregister("new_rows")
 
     def is_shown(self, tenants: pa.Array, searches: pa.Array) -> Mask:
@@ -100,12 +100,12 @@ class LogStaging:
         self._connection.register("searches", pa.table(columns))
         flags = self._connection.sql("""
             SELECT EXISTS (
-                FROM staged s WHERE s.tenant = a.tenant AND s.search_id = a.search_id AND NOT s.clicked
-            ) AS shown
-            FROM searches a ORDER BY number
+                FROM staged_rows r WHERE r.tenant = s.tenant AND r.search_id = s.search_id AND NOT r.clicked
+            ) AS is_shown
+            FROM searches s ORDER BY number
         """).to_arrow_table()
         self._connection.unregister("searches")
-        return mask(flags["shown"].combine_chunks())
+        return mask(flags["is_shown"].combine_chunks())
 
     def pieces(self, shift: int) -> Iterator[tuple[date, pa.Table]]:
         """Yield days (UTC) with sorted impressions, in order; a day may come in several tables.
@@ -113,8 +113,10 @@ class LogStaging:
         Args:
             shift: offset added to positions so that they count from 1 (`LogRules.position_shift`).
         """
-        rows_per_day = self._connection.sql("SELECT day, count(*) FROM staged GROUP BY day ORDER BY day").fetchall()
-        reader = self._connection.sql(ORDERED, params={"shift": shift}).to_arrow_reader(BATCH_ROWS)
+        rows_per_day = self._connection.sql(
+            "SELECT day, count(*) FROM staged_rows GROUP BY day ORDER BY day"
+        ).fetchall()
+        reader = self._connection.sql(SORTED_IMPRESSIONS_SQL, params={"shift": shift}).to_arrow_reader(BATCH_ROWS)
         batch: pa.Table = reader.schema.empty_table()
         for day, n_rows in rows_per_day:
             n_remaining = n_rows
@@ -139,12 +141,12 @@ def _to_impressions(rows: pa.Table) -> pa.Table:
     return IMPRESSIONS.rows(columns | {"timestamp": rows["time"].cast(UTC_MICROSECONDS)})
 
 
-# Accepted spellings of `clicked`, after conversion to lower case; numbers are counts of clicks (COUNT).
-TRUE, FALSE = ["true", "t", "yes", "y"], ["false", "f", "no", "n"]
+# Accepted spellings of `clicked`, after conversion to lower case; numbers are counts of clicks (COUNT_PATTERN).
+TRUE_TEXTS, FALSE_TEXTS = ["true", "t", "yes", "y"], ["false", "f", "no", "n"]
 # Numbers may have a decimal part of zeros (`3.0`), as pandas writes whole numbers in columns with gaps.
-COUNT = r"^\+?[0-9]+(\.0*)?$"
-WHOLE = r"^[+-]?[0-9]{1,9}(\.0*)?$"  # at most nine digits: fits into int32
-DECIMAL = r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$"
+COUNT_PATTERN = r"^\+?[0-9]+(\.0*)?$"
+INTEGER_PATTERN = r"^[+-]?[0-9]{1,9}(\.0*)?$"  # at most nine digits: fits into int32
+DECIMAL_PATTERN = r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$"
 
 
 def normalize_spaces(texts: pa.Array) -> pa.Array:
@@ -210,22 +212,22 @@ def _parse_distinct(texts: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> t
 def _parse_positions(texts: pa.Array) -> pa.Array:
     """Whole numbers as int32; null for other texts."""
     digits = pc.replace_substring_regex(pc.utf8_ltrim(texts, "+"), r"\..*$", "")
-    return pc.if_else(pc.match_substring_regex(texts, WHOLE), digits, None).cast(pa.int32())
+    return pc.if_else(pc.match_substring_regex(texts, INTEGER_PATTERN), digits, None).cast(pa.int32())
 
 
 def _parse_clicks(texts: pa.Array) -> pa.Array:
     """Booleans; a count is true if it is not zero. Null for other texts."""
     lower = pc.utf8_lower(texts)
     is_positive = pc.match_substring_regex(lower, r"^[^.]*[1-9]")
-    from_counts = pc.if_else(pc.match_substring_regex(lower, COUNT), is_positive, None)
-    is_true = pc.is_in(lower, pa.array(TRUE))
-    is_false = pc.is_in(lower, pa.array(FALSE))
+    from_counts = pc.if_else(pc.match_substring_regex(lower, COUNT_PATTERN), is_positive, None)
+    is_true = pc.is_in(lower, pa.array(TRUE_TEXTS))
+    is_false = pc.is_in(lower, pa.array(FALSE_TEXTS))
     return pc.coalesce(from_counts, pc.if_else(is_true, True, pc.if_else(is_false, False, None)))
 
 
 def _parse_seconds(texts: pa.Array) -> pa.Array:
     """Non-negative decimal numbers as float32; null for other texts and for numbers that are too large."""
-    numbers = pc.if_else(pc.match_substring_regex(texts, DECIMAL), texts, None).cast(pa.float32())
+    numbers = pc.if_else(pc.match_substring_regex(texts, DECIMAL_PATTERN), texts, None).cast(pa.float32())
     return pc.if_else(pc.is_finite(numbers), numbers, None)
 
 
@@ -269,7 +271,7 @@ class LogRules:
 
 
 def select_usable(block: RowBlock, rules: LogRules, intake: Intake) -> pa.Table:
-    """Parse a block of log rows and return the usable ones in the schema STAGED.
+    """Parse a block of log rows and return the usable ones in the schema STAGED_SCHEMA.
 
     Positions stay as in the log, because the offset is known only after the last block of the partition.
 
@@ -284,13 +286,13 @@ def select_usable(block: RowBlock, rules: LogRules, intake: Intake) -> pa.Table:
     values, value_faults = _parse_values(readable, rules)
     is_usable = ~np.logical_or.reduce([fault_mask for _, fault_mask in value_faults])
     drop_faulty(readable, value_faults, intake)
-    rows = pa.table([values[name] for name in STAGED.names], schema=STAGED)
+    rows = pa.table([values[name] for name in STAGED_SCHEMA.names], schema=STAGED_SCHEMA)
     return rows if is_usable.all() else rows.filter(pa.array(is_usable))
 
 
 def _parse_values(block: RowBlock, rules: LogRules) -> tuple[dict[str, pa.Array], Faults]:
-    """Parse the columns of a block; returns the columns of STAGED by name, and the faults of the values."""
-    columns = {name: block.columns.get(name, block.nulls()) for name in (*STAGED.names, "timestamp")}
+    """Parse the columns of a block; returns the columns of STAGED_SCHEMA by name, and the faults of the values."""
+    columns = {name: block.columns.get(name, block.nulls()) for name in (*STAGED_SCHEMA.names, "timestamp")}
     times, time_faults = read_times(columns["timestamp"], rules.settings.time_zone)
     positions, bad_positions = read_positions(columns["position"])
     clicks, bad_clicks = read_clicks(columns["clicked"])

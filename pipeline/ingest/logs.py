@@ -18,7 +18,7 @@ from darklode.pipeline.base.artifacts import Output, Stage, Store, Unit, key_of
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.columns import log_columns
-from darklode.pipeline.ingest.files import REMOTE, InputFile, list_files
+from darklode.pipeline.ingest.files import REMOTE_PREFIX, InputFile, list_files
 from darklode.pipeline.ingest.log_partitions import (
     LogPartition,
     is_ubi,
@@ -34,8 +34,8 @@ from darklode.pipeline.ingest.timestamps import check_zone
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
 
-MISSING = "none"  # fingerprint of an earlier day that has no query files
-NEAREST = 3  # dates suggested in an error
+NO_QUERY_FILES = "none"  # fingerprint of an earlier day that has no query files
+MAX_SUGGESTED_DATES = 3  # dates suggested in an error
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ def _check_days(
     available = sorted(partition.date for partition in partitions.values() if partition.date)
     for day in sorted(dates or ()):
         if day not in available and day.isoformat() not in earlier_days:
-            nearest_days = sorted(sorted(available, key=lambda available_day: abs(available_day - day))[:NEAREST])
+            nearest_days = sorted(
+                sorted(available, key=lambda available_day: abs(available_day - day))[:MAX_SUGGESTED_DATES]
+            )
             day_names = ", ".join(nearest_day.isoformat() for nearest_day in nearest_days) or "none with a date"
             raise InputError(f"the log has no partition for {day.isoformat()}; nearest: {day_names}")
 
@@ -129,14 +131,14 @@ def _compute_basis(source: LogPartition, preceding: Mapping[str, LogPartition | 
     fingerprints = [
         source.fingerprint,
         *(
-            partition.search_fingerprint if partition and partition.searches else MISSING
+            partition.search_fingerprint if partition and partition.searches else NO_QUERY_FILES
             for partition in preceding.values()
         ),
     ]
     recorded_fingerprints = (recorded or "").split("-")
     if len(recorded_fingerprints) == len(fingerprints) and recorded_fingerprints[0] == fingerprints[0]:
         fingerprints = [
-            recorded_fingerprint if fingerprint == MISSING else fingerprint
+            recorded_fingerprint if fingerprint == NO_QUERY_FILES else fingerprint
             for recorded_fingerprint, fingerprint in zip(recorded_fingerprints, fingerprints, strict=True)
         ]
     return "-".join(fingerprints)
@@ -149,7 +151,7 @@ def local_files(path: str, files: Sequence[InputFile]) -> Iterator[list[InputFil
     Raises:
         InputError: a file cannot be copied.
     """
-    if not path.startswith(REMOTE):
+    if not path.startswith(REMOTE_PREFIX):
         yield list(files)
         return
     store = Store(path)
@@ -172,7 +174,7 @@ def _local_copy(store: Store, file: InputFile, folder: Path) -> InputFile:
     return replace(file, path=target)
 
 
-OTHERS = "others"  # unit of the files that belong to no partition
+OTHER_FILES_UNIT = "others"  # unit of the files that belong to no partition
 
 
 class LogReader:
@@ -224,7 +226,7 @@ class LogReader:
 
     def _reject_others(self, other_files: list[InputFile]) -> RowCounts:
         """Reject files that belong to no partition; returns their counts."""
-        with self._output.unit(OTHERS, key_of([file.name for file in other_files])) as unit:
+        with self._output.unit(OTHER_FILES_UNIT, key_of([file.name for file in other_files])) as unit:
             if not unit.done:
                 for file in other_files:
                     self.intake.reject_file(file)

@@ -110,10 +110,10 @@ class RowCounts:
         )
 
 
-SHORT = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
-ESCAPES = SHORT | {chr(code): f"\\u{code:04x}" for code in range(32) if chr(code) not in SHORT}
+SHORT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+ESCAPES = SHORT_ESCAPES | {chr(code): f"\\u{code:04x}" for code in range(32) if chr(code) not in SHORT_ESCAPES}
 # Characters that JSON escapes. A column without any of them is not searched for each one.
-SPECIAL = r'[\x00-\x1f"\\]'
+ESCAPED_PATTERN = r'[\x00-\x1f"\\]'
 
 
 def json_of(columns: Mapping[str, pa.Array], longest: int) -> pa.Array:
@@ -132,7 +132,7 @@ def json_of(columns: Mapping[str, pa.Array], longest: int) -> pa.Array:
 def _member(role: str, values: pa.Array, longest: int) -> pa.Array:
     """A `"role": "value", ` per row, escaped; null for null."""
     texts = pc.utf8_slice_codeunits(values.cast(pa.string()), 0, longest)
-    if pc.any(pc.match_substring_regex(texts, SPECIAL)).as_py():
+    if pc.any(pc.match_substring_regex(texts, ESCAPED_PATTERN)).as_py():
         for character, escaped in ESCAPES.items():
             texts = pc.replace_substring(texts, character, escaped)
     return pc.binary_join_element_wise(f'"{role}": "', texts, '", ', "")
@@ -166,7 +166,7 @@ class RejectKind:
     columns: str
 
 
-KINDS = {
+REJECT_KINDS = {
     "documents": RejectKind("documents", "doc_id", "not a document format", "ingest.documents.columns"),
     "queries": RejectKind("raw_queries", "query_id", "not a query format", "ingest.queries.columns"),
     "labels": RejectKind("manual_labels", "document", "not a label format", "evaluate.human_labels"),
@@ -189,7 +189,7 @@ class Intake:
 
     Args:
         output: receives rejects, progress and the funnel step.
-        kind: one of KINDS.
+        kind: a key of REJECT_KINDS.
         path: the source as given by the user, for messages.
         files: files to be read; their bytes are the total of the progress.
         masking: applied to payloads before they are truncated.
@@ -200,7 +200,7 @@ class Intake:
     ) -> None:
         self._output = output
         self.name = kind
-        self.kind = KINDS[kind]
+        self.kind = REJECT_KINDS[kind]
         self._path = path
         self._total = sum(file.size for file in files)
         self._finished = 0

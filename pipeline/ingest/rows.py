@@ -133,7 +133,7 @@ def common_faults(block: RowBlock, key: str, settings: IngestSettings, role: str
 
 MIN_PART_BYTES = 1 << 20  # bytes of text after which a part may end
 MAX_PART_BYTES = 8 << 20  # bytes of text after which a part always ends
-BOUNDARY = 256  # a part may end after one row of 256 on average, chosen by the hash of its id
+PART_END_MODULUS = 256  # a part may end after one row of 256 on average, chosen by the hash of its id
 
 
 class PartBuffer:

@@ -39,9 +39,9 @@ from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
 
 CALIBRATE = Stage("calibrate", 3, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
 
-BINS = 10
+MAX_BINS = 10
 """Maximum number of bins of the reliability curve; more make each bin's share less certain."""
-_Z = 1.959963984540054
+_Z_95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
 
 _Floats = NDArray[np.float64]
@@ -246,8 +246,8 @@ class ReliabilityCurve:
 
 
 def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.bool_]) -> ReliabilityCurve:
-    """Divide pairs into at most `BINS` bins of equal size; equal probabilities are never split, so bins can differ in
-    size or be fewer.
+    """Divide pairs into at most `MAX_BINS` bins of equal size; equal probabilities are never split, so bins can differ
+    in size or be fewer.
 
     Equal-size bins follow Nguyen and O'Connor (2015): judges give most probabilities near 0 and 1, and bins of equal
     width would be empty in between.
@@ -259,7 +259,7 @@ def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.boo
     order = np.argsort(probability, kind="stable")
     sorted_probability = probability[order].astype(np.float64)
     sorted_positive = positive[order]
-    bin_number = np.searchsorted(sorted_probability, sorted_probability) * BINS // len(sorted_probability)
+    bin_number = np.searchsorted(sorted_probability, sorted_probability) * MAX_BINS // len(sorted_probability)
     starts = np.flatnonzero(np.diff(bin_number, prepend=-1))
     sizes = np.diff(starts, append=len(sorted_probability))
     hits = np.add.reduceat(sorted_positive.astype(np.int64), starts)
@@ -286,7 +286,7 @@ def wilson(hits: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[_Floats, _Flo
     Vectorized; scipy's `binomtest(...).proportion_ci` takes one proportion and differs in the last bits.
     """
     share = hits / n
-    spread = _Z * _Z / n
+    spread = _Z_95 * _Z_95 / n
     middle = (share + spread / 2) / (1 + spread)
     half_width = np.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)
     return np.maximum(middle - half_width, 0.0), np.minimum(middle + half_width, 1.0)

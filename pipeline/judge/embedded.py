@@ -34,13 +34,13 @@ VERSION = 2
 FORMULA = Logistic((2.0, 1.0, 1.4), -5.8)
 """Logistic regression on four test collections, rounded (docs/explanation/judges.md)."""
 
-FEEDBACK = 10
-"""Number of BM25 results used for pseudo-relevance feedback."""
+FEEDBACK_RESULTS = 10
+"""Number of BM25 results used for pseudo-relevance feedback; part of the features that `FORMULA` was fitted on."""
 
-WINDOW = 20
+WINDOW_TERMS = 20
 """Window length in terms without stop words: about two sentences."""
 
-DIMENSIONS = 128
+LSA_DIMENSIONS = 128
 """Dimensions of the latent semantic analysis (LSA)."""
 
 _BLOCK_ROWS = 1 << 15  # chunks projected or compared at a time; bounds memory
@@ -124,7 +124,7 @@ class EmbeddedJudge(Judge):
     ) -> tuple[_Floats, _Floats, _Floats]:
         """Compute BM25, meaning and distance: features that depend on the query's results in the corpus."""
         query_counts = self._space.count(queries)
-        hits = self._bm25.search(queries, FEEDBACK)
+        hits = self._bm25.search(queries, FEEDBACK_RESULTS)
         top = np.nan_to_num(hits.scores).max(axis=1, initial=0)
         score = sums(self._overlap.term_scores(counts), query_counts, chunk, query)
         moved = self._meaning.with_feedback(self._meaning.project(query_counts), hits)
@@ -211,7 +211,7 @@ def sums(chunks: sparse.csr_matrix, queries: sparse.csr_matrix, chunk: _Ints, qu
 
 
 def best_window(sequences: TermSequences, weights: sparse.csr_matrix, chunk: _Ints, query: _Ints) -> _Floats:
-    """Compute the maximum sum of weights of distinct query terms within `WINDOW` terms of the chunk, shape (n_pairs,).
+    """Compute the maximum sum of weights of distinct query terms in `WINDOW_TERMS` terms of a chunk, shape (n_pairs,).
 
     Args:
         sequences: the chunks' terms in order.
@@ -222,10 +222,10 @@ def best_window(sequences: TermSequences, weights: sparse.csr_matrix, chunk: _In
     pair, position, term, weight = _hits(sequences, weights, chunk, query)
     previous = _previous(pair, term)
     total = np.zeros(len(pair))
-    for shift in range(min(WINDOW, len(pair))):
+    for shift in range(min(WINDOW_TERMS, len(pair))):
         start = np.arange(len(pair) - shift)
         end = start + shift
-        inside = (pair[end] == pair[start]) & (position[end] - position[start] < WINDOW)
+        inside = (pair[end] == pair[start]) & (position[end] - position[start] < WINDOW_TERMS)
         if not inside.any():
             break
         total[start] += np.where(inside & (previous[end] < start), weight[end], 0.0)
@@ -271,7 +271,7 @@ class SemanticSpace:
 
     def __init__(self, space: TermSpace) -> None:
         with threadpool_limits(1):  # the number of threads would change the last bits
-            self._encoder = fit_lsa(space, DIMENSIONS)
+            self._encoder = fit_lsa(space, LSA_DIMENSIONS)
         starts = range(0, space.n_chunks, _BLOCK_ROWS)
         blocks = [self.project(space.counts[start : start + _BLOCK_ROWS]) for start in starts]
         self.vectors: _Vectors = np.concatenate([np.empty((0, self._encoder.dimensions), np.int16), *blocks])

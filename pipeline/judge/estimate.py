@@ -85,11 +85,11 @@ def least_share(pairs: int, relevant: float | None, recall: float, random_share:
         recall: target share of the pool's positives.
         random_share: maximum share of the pool that is judged at random.
     """
-    from darklode.pipeline.judge.adaptive.recall_estimate import POSITIVES, min_random_positives, recall_outside
+    from darklode.pipeline.judge.adaptive.recall_estimate import SAMPLE_POSITIVES, min_random_positives, recall_outside
 
     if not relevant or not pairs:
         return 1.0 if pairs else 0.0
-    drawn = min(random_share, POSITIVES / (relevant * pairs))
+    drawn = min(random_share, SAMPLE_POSITIVES / (relevant * pairs))
     n_required = recall_outside(recall, drawn)
     if min_random_positives(round(drawn * pairs * relevant), n_required) is None:
         return 1.0

@@ -14,23 +14,23 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import key_of
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.terms import TermSpace
-from darklode.pipeline.judge.adaptive.pool_features import RETRIEVERS, K
+from darklode.pipeline.judge.adaptive.pool_features import RETRIEVERS_SQL, RRF_K
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 
 # A chunk that is not in a retriever's list gets the list's lowest score, the highest that it can have.
-_FOUND = """
-    CREATE TEMP TABLE found AS
+_CREATE_RANKING_FEATURES_SQL = """
+    CREATE TEMP TABLE ranking_features AS
     WITH lists AS (SELECT query_id, chunk_id, retriever, rank, score FROM rankings WHERE tenant = $tenant),
-    lowest AS (SELECT query_id, {lowest} FROM lists GROUP BY query_id),
-    seen AS (SELECT query_id, chunk_id, {seen} FROM lists GROUP BY query_id, chunk_id)
+    lowest_scores AS (SELECT query_id, {lowest_scores} FROM lists GROUP BY query_id),
+    pair_scores AS (SELECT query_id, chunk_id, {pair_scores} FROM lists GROUP BY query_id, chunk_id)
     SELECT query_id, chunk_id, {columns}, p.fused_score, ln(p.best_rank), len(p.retrievers)
-    FROM pool p JOIN lowest l USING (query_id) JOIN seen s USING (query_id, chunk_id)
+    FROM pool p JOIN lowest_scores l USING (query_id) JOIN pair_scores s USING (query_id, chunk_id)
     WHERE p.tenant = $tenant ORDER BY query_id, chunk_id
 """
 
-_ASKED = """
-    SELECT found.* EXCLUDE (query_id, chunk_id) FROM asked LEFT JOIN found USING (query_id, chunk_id)
-    ORDER BY asked.place
+_REQUESTED_FEATURES_SQL = """
+    SELECT f.* EXCLUDE (query_id, chunk_id)
+    FROM requested_pairs p LEFT JOIN ranking_features f USING (query_id, chunk_id) ORDER BY p.pair_index
 """
 
 _Floats = NDArray[np.float64]
@@ -56,7 +56,7 @@ class RankingFeatures:
         self._connection = exit_stack.enter_context(tables.connect())
         weakref.finalize(self, exit_stack.close)
         tenant = {"tenant": chunks.tenant}
-        names = [name for (name,) in self._connection.execute(RETRIEVERS, tenant).fetchall()]
+        names = [name for (name,) in self._connection.execute(RETRIEVERS_SQL, tenant).fetchall()]
         self._connection.execute(_join_rankings_sql(names), tenant)
 
     def __call__(self, pairs: pa.Table) -> _Floats:
@@ -66,9 +66,11 @@ class RankingFeatures:
         return np.column_stack([self._ranking_columns(pairs), embedded_features, np.log1p(np.stack(lengths, axis=1))])
 
     def _ranking_columns(self, pairs: pa.Table) -> _Floats:
-        pair_ids = pairs.select(["query_id", "chunk_id"]).append_column("place", pa.array(np.arange(pairs.num_rows)))
-        self._connection.register("asked", pair_ids)
-        rows = self._connection.sql(_ASKED).to_arrow_table()
+        pair_ids = pairs.select(["query_id", "chunk_id"]).append_column(
+            "pair_index", pa.array(np.arange(pairs.num_rows))
+        )
+        self._connection.register("requested_pairs", pair_ids)
+        rows = self._connection.sql(_REQUESTED_FEATURES_SQL).to_arrow_table()
         columns = [pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy() for column in rows.columns]
         return np.stack(columns, axis=1)
 
@@ -76,15 +78,18 @@ class RankingFeatures:
 def _join_rankings_sql(names: list[str]) -> str:
     """SQL that creates the table of features: two columns per retriever, and three for the pool."""
     numbers = range(len(names))
-    is_own = ["retriever = '" + name.replace("'", "''") + "'" for name in names]
-    return _FOUND.format(
-        lowest=", ".join(f"min(score) FILTER ({own}) AS lowest_{n}" for n, own in enumerate(is_own)),
-        seen=", ".join(
-            f"max(score) FILTER ({own}) AS score_{n}, max(rank) FILTER ({own}) AS rank_{n}"
-            for n, own in enumerate(is_own)
+    retriever_conditions = ["retriever = '" + name.replace("'", "''") + "'" for name in names]
+    return _CREATE_RANKING_FEATURES_SQL.format(
+        lowest_scores=", ".join(
+            f"min(score) FILTER ({condition}) AS lowest_{n}" for n, condition in enumerate(retriever_conditions)
+        ),
+        pair_scores=", ".join(
+            f"max(score) FILTER ({condition}) AS score_{n}, max(rank) FILTER ({condition}) AS rank_{n}"
+            for n, condition in enumerate(retriever_conditions)
         ),
         columns=", ".join(
-            f"coalesce(score_{n}, lowest_{n}, 0) AS score_{n}, coalesce({K + 1} / ({K} + rank_{n}), 0) AS rank_{n}"
+            f"coalesce(score_{n}, lowest_{n}, 0) AS score_{n}, "
+            f"coalesce({RRF_K + 1} / ({RRF_K} + rank_{n}), 0) AS rank_{n}"
             for n in numbers
         ),
     )

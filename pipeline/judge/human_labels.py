@@ -15,29 +15,31 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables
 from darklode.pipeline.base.errors import InputError
 from darklode.schemas.review_tables import HUMAN_LABELS
 
-NAMES = ("tenant", "query_id", "chunk_id", "relevance")
-STEP = "calibrate.labels"
-_GIVEN = pa.schema([("line", pa.int64()), *((name, pa.string()) for name in NAMES), ("payload", pa.string())])
+COLUMN_NAMES = ("tenant", "query_id", "chunk_id", "relevance")
+STEP_NAME = "calibrate.labels"
+_LABEL_ROWS_SCHEMA = pa.schema(
+    [("line", pa.int64()), *((name, pa.string()) for name in COLUMN_NAMES), ("payload", pa.string())]
+)
 
 # A pair labelled twice with the same relevance counts once; a pair with different labels does not count.
-JUDGED = """
-    WITH looked AS (
-        SELECT given.*, TRY_CAST(given.relevance AS INTEGER) AS grade,
-            CASE WHEN given.relevance IS NULL THEN 'wrong number of fields'
-                 WHEN given.query_id = '' OR given.chunk_id = '' THEN 'missing id'
-                 WHEN NOT regexp_full_match(given.relevance, '[0-9]{1,9}([.]0+)?')
+CHECKED_LABELS_SQL = """
+    WITH checked_rows AS (
+        SELECT label_rows.*, TRY_CAST(label_rows.relevance AS INTEGER) AS grade,
+            CASE WHEN label_rows.relevance IS NULL THEN 'wrong number of fields'
+                 WHEN label_rows.query_id = '' OR label_rows.chunk_id = '' THEN 'missing id'
+                 WHEN NOT regexp_full_match(label_rows.relevance, '[0-9]{1,9}([.]0+)?')
                       THEN 'relevance is not a whole number from 0'
                  WHEN q.query_id IS NULL THEN 'unknown query_id'
                  WHEN c.chunk_id IS NULL THEN 'unknown chunk_id'
                  WHEN p.chunk_id IS NULL THEN 'pair is not in the pool' END AS fault
-        FROM given LEFT JOIN queries q USING (tenant, query_id) LEFT JOIN chunks c USING (tenant, chunk_id)
+        FROM label_rows LEFT JOIN queries q USING (tenant, query_id) LEFT JOIN chunks c USING (tenant, chunk_id)
         LEFT JOIN pool p USING (tenant, query_id, chunk_id)
     )
     SELECT line, tenant, query_id, chunk_id, grade AS relevance, payload,
         CASE WHEN fault IS NOT NULL THEN fault
              WHEN min(grade) OVER pairs <> max(grade) OVER pairs THEN 'contradictory labels'
              WHEN row_number() OVER (pairs ORDER BY line) > 1 THEN 'label repeated' END AS reason
-    FROM looked WINDOW pairs AS (PARTITION BY tenant, query_id, chunk_id, fault IS NULL)
+    FROM checked_rows WINDOW pairs AS (PARTITION BY tenant, query_id, chunk_id, fault IS NULL)
     ORDER BY tenant, query_id, chunk_id, line
 """
 
@@ -56,10 +58,10 @@ def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.T
     """
     labels = read_labels(Path(file).expanduser(), tenant)
     with tables.connect() as connection:
-        connection.register("given", labels)
-        joined_labels = connection.sql(JUDGED).to_arrow_table()
-    sound = pc.is_null(joined_labels["reason"])
-    valid_labels, bad = joined_labels.filter(sound), joined_labels.filter(pc.invert(sound))
+        connection.register("label_rows", labels)
+        joined_labels = connection.sql(CHECKED_LABELS_SQL).to_arrow_table()
+    is_valid = pc.is_null(joined_labels["reason"])
+    valid_labels, bad = joined_labels.filter(is_valid), joined_labels.filter(pc.invert(is_valid))
     reasons = Counter(bad["reason"].to_pylist())
     if not valid_labels.num_rows:
         summary = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common()) or "it is empty"
@@ -68,7 +70,7 @@ def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.T
         )
     _reject(output, Path(file).name, bad.sort_by("line"))
     output.count(
-        FunnelStep(STEP, "rows", labels.num_rows, "rows", valid_labels.num_rows, dict(sorted(reasons.items())))
+        FunnelStep(STEP_NAME, "rows", labels.num_rows, "rows", valid_labels.num_rows, dict(sorted(reasons.items())))
     )
     return HUMAN_LABELS.rows({name: valid_labels[name] for name in HUMAN_LABELS.schema.names})
 
@@ -85,7 +87,9 @@ def relevant(labels: pa.Table) -> NDArray[np.bool_]:
 def _reject(output: Output, file: str, bad: pa.Table) -> None:
     if bad.num_rows:
         columns = {name: bad[name] for name in ("tenant", "line", "payload", "reason")}
-        output.reject(STEP, HUMAN_LABELS.name, columns | {"id": bad["query_id"], "file": pa.repeat(file, len(bad))})
+        output.reject(
+            STEP_NAME, HUMAN_LABELS.name, columns | {"id": bad["query_id"], "file": pa.repeat(file, len(bad))}
+        )
 
 
 def read_labels(path: Path, tenant: str) -> pa.Table:
@@ -98,28 +102,30 @@ def read_labels(path: Path, tenant: str) -> pa.Table:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             reader = csv.reader(lines)
             header = [name.strip() for name in next(reader, [])]
-            places = _places(path, header)
+            column_indices = _column_indices(path, header)
             rows, line = [], reader.line_num
             for row in reader:
                 if row:
-                    rows.append(_row(row, line + 1, header, places, tenant))
+                    rows.append(_row(row, line + 1, header, column_indices, tenant))
                 line = reader.line_num
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}; judge.human_labels takes a CSV file in UTF-8") from error
-    columns = zip(*rows, strict=True) if rows else [[]] * len(_GIVEN)
-    return pa.table([list(column) for column in columns], schema=_GIVEN)
+    columns = zip(*rows, strict=True) if rows else [[]] * len(_LABEL_ROWS_SCHEMA)
+    return pa.table([list(column) for column in columns], schema=_LABEL_ROWS_SCHEMA)
 
 
-def _places(path: Path, header: list[str]) -> dict[str, int]:
-    missing = [name for name in NAMES[1:] if name not in header]
+def _column_indices(path: Path, header: list[str]) -> dict[str, int]:
+    missing = [name for name in COLUMN_NAMES[1:] if name not in header]
     if missing:
         raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(header) or 'none'}")
-    return {name: header.index(name) for name in NAMES if name in header}
+    return {name: header.index(name) for name in COLUMN_NAMES if name in header}
 
 
-def _row(row: list[str], line: int, header: list[str], places: dict[str, int], tenant: str) -> tuple[object, ...]:
+def _row(
+    row: list[str], line: int, header: list[str], column_indices: dict[str, int], tenant: str
+) -> tuple[object, ...]:
     payload = ",".join(row)
     if len(row) != len(header):
         return (line, None, None, None, None, payload)
-    cells = {name: row[column].strip() for name, column in places.items()}
+    cells = {name: row[column].strip() for name, column in column_indices.items()}
     return (line, cells.get("tenant") or tenant, cells["query_id"], cells["chunk_id"], cells["relevance"], payload)

@@ -15,42 +15,43 @@ LABEL = Stage("label", 3, ("queries", "pool", "verdicts"), ("qrels",))
 OVERRIDING_LABEL = replace(LABEL, reads=(*LABEL.reads, "human_labels"))
 """The same stage with `labels.human_overrides`."""
 
-JUDGED = """
+JUDGE_LABELS_SQL = """
     SELECT tenant, query_id, chunk_id,
            CASE WHEN relevant THEN greatest(coalesce(grade, 1), 1) ELSE 0 END AS relevance, 'judge' AS source
     FROM verdicts WHERE relevant IS NOT NULL
 """
 
-OVERRIDDEN = f"""
-    SELECT * FROM ({JUDGED}) ANTI JOIN human_labels USING (tenant, query_id, chunk_id)
+OVERRIDDEN_LABELS_SQL = f"""
+    SELECT * FROM ({JUDGE_LABELS_SQL}) ANTI JOIN human_labels USING (tenant, query_id, chunk_id)
     UNION ALL SELECT tenant, query_id, chunk_id, relevance, 'human' FROM human_labels
 """
 
-OF_A_SPLIT = """
+LABELS_OF_SPLIT_SQL = """
     SELECT tenant, query_id, chunk_id, relevance, source
     FROM ({labels}) LEFT JOIN (SELECT tenant, query_id, split FROM queries) USING (tenant, query_id)
     WHERE coalesce(split, '') = $split ORDER BY tenant, query_id, chunk_id
 """
 
-CHANGED = f"""
+HUMAN_LABEL_COUNTS_SQL = f"""
     SELECT count(*) AS human, count(*) FILTER (j.relevance IS NULL) AS only_human,
            count(*) FILTER ((j.relevance > 0) <> (h.relevance > 0)) AS overruled
-    FROM human_labels h LEFT JOIN ({JUDGED}) j USING (tenant, query_id, chunk_id)
+    FROM human_labels h LEFT JOIN ({JUDGE_LABELS_SQL}) j USING (tenant, query_id, chunk_id)
 """
 
 # A query counts as unanswered only if every candidate has a label; an unreadable one might be relevant.
-OUTCOMES = """
+QUERY_OUTCOMES_SQL = """
     WITH labels AS ({labels}),
-    found AS (
+    candidate_counts AS (
         SELECT tenant, query_id, count(*) AS candidates, count(relevance) AS labelled
         FROM pool LEFT JOIN labels USING (tenant, query_id, chunk_id) GROUP BY tenant, query_id
     ),
-    answered AS (SELECT DISTINCT tenant, query_id, true AS answered FROM labels WHERE relevance > 0),
+    answered_queries AS (SELECT DISTINCT tenant, query_id, true AS answered FROM labels WHERE relevance > 0),
     outcomes AS (
         SELECT CASE WHEN answered THEN 'answered' WHEN candidates IS NULL THEN 'no candidate found'
                     WHEN labelled < candidates THEN 'no positive among the labelled candidates'
                     ELSE 'no relevant candidate' END AS outcome
-        FROM queries LEFT JOIN found USING (tenant, query_id) LEFT JOIN answered USING (tenant, query_id)
+        FROM queries LEFT JOIN candidate_counts USING (tenant, query_id)
+        LEFT JOIN answered_queries USING (tenant, query_id)
     )
     SELECT outcome, count(*) AS queries FROM outcomes GROUP BY outcome ORDER BY outcome
 """
@@ -68,15 +69,15 @@ def write_qrels(tables: Tables, output: Output, settings: LabelSettings) -> None
             that overrule one. The funnel counts queries by outcome.
         settings: whether human labels override the judge.
     """
-    labels = OVERRIDDEN if settings.human_overrides else JUDGED
+    labels = OVERRIDDEN_LABELS_SQL if settings.human_overrides else JUDGE_LABELS_SQL
     total = tables.rows("verdicts")
     for split in ("train", "validation", "test", ""):  # human labels may have queries that the run lacks
         with output.row_group_writer("qrels", PART_ROWS, split) as take:
-            for rows in tables.stream(OF_A_SPLIT.format(labels=labels), {"split": split}, TABLE_GROUP_ROWS):
+            for rows in tables.stream(LABELS_OF_SPLIT_SQL.format(labels=labels), {"split": split}, TABLE_GROUP_ROWS):
                 take(QRELS.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
                 output.progress(sum(part.rows for part in output.parts["qrels"]), total)
     if settings.human_overrides:
-        output.facts |= tables.sql(CHANGED).to_pylist()[0]
+        output.facts |= tables.sql(HUMAN_LABEL_COUNTS_SQL).to_pylist()[0]
     n_qrels = sum(part.rows for part in output.parts["qrels"])
     judged = n_qrels - output.facts.get("only_human", 0)
     dropped = {"unreadable reply": total - judged} if total > judged else {}
@@ -86,7 +87,7 @@ def write_qrels(tables: Tables, output: Output, settings: LabelSettings) -> None
 
 def _answers(tables: Tables, labels: str) -> FunnelStep:
     """Funnel step of queries by outcome."""
-    rows = tables.sql(OUTCOMES.format(labels=labels)).to_pylist()
+    rows = tables.sql(QUERY_OUTCOMES_SQL.format(labels=labels)).to_pylist()
     queries = {row["outcome"]: row["queries"] for row in rows}
     answered = queries.pop("answered", 0)
     n_requested = answered + sum(queries.values())

@@ -16,16 +16,16 @@ from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.judge.port import REPLIES, Earlier, check_replies
 
-VERDICTS = RowKind("verdicts", "judge", ("query_hash", "chunk_hash"), REPLIES, answer="relevant")
+VERDICT_ROWS = RowKind("verdicts", "judge", ("query_hash", "chunk_hash"), REPLIES, answer="relevant")
 
-_TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens")
+_TOKEN_COLUMNS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
-_COUNTS = ("verdicts", "relevant", "nulls", "contradicted", *_TOKENS, "bytes", "parts")
+_COUNT_COLUMNS = ("verdicts", "relevant", "nulls", "contradicted", *_TOKEN_COLUMNS, "bytes", "parts")
 
-USAGE = pa.schema(
+USAGE_SCHEMA = pa.schema(
     [
         pa.field("judge_id", pa.string()),
-        *(pa.field(name, pa.int64()) for name in _COUNTS),
+        *(pa.field(name, pa.int64()) for name in _COUNT_COLUMNS),
         pa.field("damaged", pa.list_(pa.string())),
     ]
 )
@@ -49,7 +49,7 @@ class Ledger(KeyedStore):
     """
 
     def __init__(self, root: str | None) -> None:
-        super().__init__(root, VERDICTS)
+        super().__init__(root, VERDICT_ROWS)
 
     def add(self, judge_id: str, pairs: pa.Table, replies: pa.Table) -> None:
         """Append verdicts atomically, as a new part.
@@ -64,7 +64,7 @@ class Ledger(KeyedStore):
             ValueError: replies do not match the pairs, invalid hashes, or a null label without an error.
         """
         check_replies(judge_id, pairs, replies)
-        hashes = {name: pairs[name] for name in VERDICTS.key}
+        hashes = {name: pairs[name] for name in VERDICT_ROWS.key}
         self.append(judge_id, pa.table(hashes | dict(zip(replies.column_names, replies.columns, strict=True))))
 
     def inherit_function(self, judge_id: str, earlier: Earlier | None) -> Callable[[pa.Table], bool]:
@@ -82,13 +82,13 @@ class Ledger(KeyedStore):
         )
 
     def usage(self) -> pa.Table:
-        """One row of `USAGE` per judge, by judge_id; tokens of superseded verdicts are not counted."""
+        """One row of `USAGE_SCHEMA` per judge, by judge_id; tokens of superseded verdicts are not counted."""
         rows = []
         for judge_id in self.owners():
             entries = self.open(judge_id)
-            usage_rows = entries.rows(["relevant", "contradicted", *_TOKENS])
+            usage_rows = entries.rows(["relevant", "contradicted", *_TOKEN_COLUMNS])
             sums = {name: pc.sum(usage_rows[name], min_count=0).as_py() for name in usage_rows.column_names}
             sums["contradicted"] = pc.sum(usage_rows["contradicted"]).as_py()
             counts = {"judge_id": judge_id, "verdicts": len(usage_rows), "nulls": usage_rows["relevant"].null_count}
             rows.append(counts | sums | self.facts(judge_id, entries))
-        return pa.Table.from_pylist(rows, USAGE)
+        return pa.Table.from_pylist(rows, USAGE_SCHEMA)

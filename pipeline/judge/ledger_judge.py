@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.memory.keys import first_of_each
 from darklode.pipeline.base.memory.store import Entries, LookupResult
-from darklode.pipeline.judge.ledger import VERDICTS, Ledger
+from darklode.pipeline.judge.ledger import VERDICT_ROWS, Ledger
 from darklode.pipeline.judge.port import Judge, Live, ReplyBatch, StreamingJudge
 
 FLUSH_SECONDS = 0.5
@@ -101,10 +101,10 @@ class LedgerJudge(Judge):
         tried = pc.greater_equal(pc.fill_null(entries_found.values["attempts"], self._attempts), self._attempts)
         settled = pc.or_(pc.is_valid(entries_found.values["relevant"]), tried).to_numpy()
         rows = np.delete(np.arange(pairs.num_rows), entries_found.rows[settled])
-        return rows[first_of_each(VERDICTS.keys(pairs.take(pa.array(rows))))]
+        return rows[first_of_each(VERDICT_ROWS.keys(pairs.take(pa.array(rows))))]
 
     async def _ask(self, pairs: pa.Table) -> None:
-        buffer = _Buffer(self, pairs.select(VERDICTS.key))
+        buffer = _Buffer(self, pairs.select(VERDICT_ROWS.key))
         filling = asyncio.create_task(buffer.fill(self._source.stream(pairs)))
         try:
             while not filling.done():

@@ -20,7 +20,7 @@ from darklode.pipeline.judge.port import TrainableJudge, replies_of
 _DECIMALS = 6
 """Decimals of probabilities, so that float noise does not decide; also significant digits of weights."""
 
-_PAIRS_AT_ONCE = 1 << 13
+_PAIRS_AT_ONCE = 1 << 13  # pairs whose features are computed together; bounds memory
 _Floats = NDArray[np.float64]
 
 

@@ -21,18 +21,20 @@ from darklode.pipeline.judge.port import PAIRS, QUERY_BLOCK
 
 _TEXT_COLUMNS = ["title", "heading", "text", "content_hash"]
 
-_QUERIES = """
+_QUERIES_SQL = """
     SELECT query_id, text AS query, substr(sha256(text), 1, 32) AS query_hash FROM queries WHERE tenant = $tenant
 """
 
-# Judges' input is limited to `chosen`: the whole pool, or the pairs asked for.
-_CHOSEN = "CREATE TEMP VIEW chosen AS SELECT tenant, query_id, chunk_id FROM pool"
+# Judges' input is limited to `judged_pool`: the whole pool, or the pairs asked for.
+_CREATE_JUDGED_POOL_SQL = "CREATE TEMP VIEW judged_pool AS SELECT tenant, query_id, chunk_id FROM pool"
 
-_SIZES = "SELECT query_id, count(*) AS pairs FROM chosen WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
+_PAIRS_PER_QUERY_SQL = (
+    "SELECT query_id, count(*) AS pairs FROM judged_pool WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
+)
 
-_IDS = """
+_CHUNK_ROWS_SQL = """
     SELECT p.chunk_id, r.row
-    FROM chosen p LEFT JOIN chunk_rows r USING (chunk_id)
+    FROM judged_pool p LEFT JOIN chunk_rows r USING (chunk_id)
     WHERE p.tenant = $tenant
     ORDER BY p.query_id, p.chunk_id
 """
@@ -63,26 +65,26 @@ def pool_pairs(tables: Tables, chunks: TenantChunks, only: pa.Table | None = Non
         with tables.connect() as connection:
             tenant = {"tenant": chunks.tenant}
             _create_view(connection, only)
-            queries = connection.sql(_QUERIES, params=tenant).to_arrow_table()
-            sizes = connection.sql(_SIZES, params=tenant).to_arrow_table()
+            queries = connection.sql(_QUERIES_SQL, params=tenant).to_arrow_table()
+            sizes = connection.sql(_PAIRS_PER_QUERY_SQL, params=tenant).to_arrow_table()
             rows = _rows(connection, chunks)
         yield PoolPairs(rows, sizes, queries, texts, chunks)
 
 
 def _create_view(connection: duckdb.DuckDBPyConnection, only: pa.Table | None) -> None:
-    """Create the view `chosen` of the pool's pairs, restricted to `only`."""
+    """Create the view `judged_pool` of the pool's pairs, restricted to `only`."""
     if only is not None:
-        connection.register("wanted", only.select(["tenant", "query_id", "chunk_id"]))
-    semi_join = " SEMI JOIN wanted USING (tenant, query_id, chunk_id)" if only is not None else ""
-    connection.execute(_CHOSEN + semi_join)
+        connection.register("requested_pairs", only.select(["tenant", "query_id", "chunk_id"]))
+    semi_join = " SEMI JOIN requested_pairs USING (tenant, query_id, chunk_id)" if only is not None else ""
+    connection.execute(_CREATE_JUDGED_POOL_SQL + semi_join)
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> NDArray[np.int64]:
     """Look up the row of each pair's chunk, in the order of the pairs."""
-    row_of = pa.table({"chunk_id": chunks.chunk_ids, "row": pa.array(np.arange(chunks.n))})
-    connection.register("chunk_rows", row_of)
+    chunk_rows = pa.table({"chunk_id": chunks.chunk_ids, "row": pa.array(np.arange(chunks.n))})
+    connection.register("chunk_rows", chunk_rows)
     row_groups = [np.empty(0, np.int64)]
-    for batch in connection.sql(_IDS, params={"tenant": chunks.tenant}).to_arrow_reader(1 << 16):
+    for batch in connection.sql(_CHUNK_ROWS_SQL, params={"tenant": chunks.tenant}).to_arrow_reader(1 << 16):
         ids = pa.Table.from_batches([batch])
         check_ids_exist(ids, chunks.tenant, "chunk_id", ids["row"])
         row_groups.append(ids["row"].to_numpy())

@@ -21,11 +21,11 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import Judge, Live, replies_of
 
-TIE = "the panel is tied, and not all votes have a probability"
-NO_PROBABILITY = "no member of the panel gave a probability"
+TIED_VOTE = "the panel is tied, and not all votes have a probability"
+NO_MEMBER_PROBABILITY = "no member of the panel gave a probability"
 """Reasons why a panel's vote is undecided, although members gave labels."""
 
-_SUMS = ("prompt_tokens", "cached_tokens", "completion_tokens", "attempts")
+_SUMMED_COLUMNS = ("prompt_tokens", "cached_tokens", "completion_tokens", "attempts")
 _Floats = NDArray[np.float64]
 _Mask = NDArray[np.bool_]
 
@@ -59,7 +59,7 @@ class Vote:
         probability = np.where(np.isnan(labels), np.nan, _stack(member_replies, "probability", np.nan))
         mean = self._mean(probability)
         is_decided, relevant = self._by_mean(mean) if self.rule == "mean" else self._by_count(labels, probability, mean)
-        reason = np.full(len(mean), TIE if self.rule == "majority" else NO_PROBABILITY, dtype=object)
+        reason = np.full(len(mean), TIED_VOTE if self.rule == "majority" else NO_MEMBER_PROBABILITY, dtype=object)
         unlabelled = np.flatnonzero(np.isnan(labels).all(axis=0))
         reason[unlabelled] = _reasons([reply["error"].take(pa.array(unlabelled)) for reply in member_replies])
         is_doubted = (
@@ -71,7 +71,7 @@ class Vote:
             "probability": pa.array(mean.astype(np.float32), mask=np.isnan(mean) | ~is_decided),
             "truncated": _any([reply["truncated"] for reply in member_replies]),
             "error": pa.array(reason, pa.string(), mask=is_decided),
-            **{name: _sum([reply[name] for reply in member_replies]) for name in _SUMS},
+            **{name: _sum([reply[name] for reply in member_replies]) for name in _SUMMED_COLUMNS},
         }
         return replies_of(columns, len(mean))
 
@@ -203,26 +203,27 @@ class Panel(Judge):
         return self._vote.combine(member_replies)
 
 
-# Columns of `PAIRWISE`, in the order of `Confusion`'s fields.
-_COUNTS = ("both_relevant", "first_alone", "other_alone", "neither")
+# Columns of `PAIRWISE_COUNTS_SQL`, in the order of `Confusion`'s fields.
+_CONFUSION_COLUMNS = ("both_relevant", "first_alone", "other_alone", "neither")
 
-PAIRWISE = """
-    SELECT one.judge_id, two.judge_id AS other, count(*) AS pairs,
-           count(*) FILTER (one.relevant AND two.relevant) AS both_relevant,
-           count(*) FILTER (one.relevant AND NOT two.relevant) AS first_alone,
-           count(*) FILTER (NOT one.relevant AND two.relevant) AS other_alone,
-           count(*) FILTER (NOT one.relevant AND NOT two.relevant) AS neither
-    FROM panel_verdicts one JOIN panel_verdicts two USING (tenant, query_id, chunk_id)
-    WHERE one.judge_id < two.judge_id AND one.relevant IS NOT NULL AND two.relevant IS NOT NULL
-    GROUP BY one.judge_id, two.judge_id ORDER BY one.judge_id, two.judge_id
+PAIRWISE_COUNTS_SQL = """
+    SELECT a.judge_id, b.judge_id AS other, count(*) AS pairs,
+           count(*) FILTER (a.relevant AND b.relevant) AS both_relevant,
+           count(*) FILTER (a.relevant AND NOT b.relevant) AS first_alone,
+           count(*) FILTER (NOT a.relevant AND b.relevant) AS other_alone,
+           count(*) FILTER (NOT a.relevant AND NOT b.relevant) AS neither
+    FROM panel_verdicts a JOIN panel_verdicts b USING (tenant, query_id, chunk_id)
+    WHERE a.judge_id < b.judge_id AND a.relevant IS NOT NULL AND b.relevant IS NOT NULL
+    GROUP BY a.judge_id, b.judge_id ORDER BY a.judge_id, b.judge_id
 """
 
-VOTES = """
+VOTE_COUNTS_SQL = """
     WITH votes AS (
-        SELECT count(*) FILTER (relevant) AS yes, count(*) FILTER (NOT relevant) AS no
+        SELECT count(*) FILTER (relevant) AS n_relevant, count(*) FILTER (NOT relevant) AS n_not_relevant
         FROM panel_verdicts GROUP BY tenant, query_id, chunk_id
     )
-    SELECT yes, no, count(*) AS pairs FROM votes WHERE yes + no > 1 GROUP BY yes, no ORDER BY yes, no
+    SELECT n_relevant, n_not_relevant, count(*) AS pairs FROM votes WHERE n_relevant + n_not_relevant > 1
+    GROUP BY n_relevant, n_not_relevant ORDER BY n_relevant, n_not_relevant
 """
 
 
@@ -231,8 +232,8 @@ def pairwise_kappa(tables: Tables) -> pa.Table:
 
     Kappa is null if both always give the same label. An embedded judge is fitted per tenant and has one id per tenant.
     """
-    pairwise_counts = tables.sql(PAIRWISE)
-    counts = Confusion(*(pairwise_counts[name].to_numpy() for name in _COUNTS))
+    pairwise_counts = tables.sql(PAIRWISE_COUNTS_SQL)
+    counts = Confusion(*(pairwise_counts[name].to_numpy() for name in _CONFUSION_COLUMNS))
     return pairwise_counts.append_column("kappa", pa.array(cohens_kappa(counts), from_pandas=True))
 
 
@@ -241,10 +242,10 @@ def panel_alpha(tables: Tables) -> pa.Table:
 
     One row: pairs, unanimous pairs, alpha; no row if no pair has two labels.
     """
-    votes = tables.sql(VOTES)
-    yes, no, pairs = (votes[name].to_numpy() for name in ("yes", "no", "pairs"))
+    votes = tables.sql(VOTE_COUNTS_SQL)
+    n_relevant, n_not_relevant, pairs = (votes[name].to_numpy() for name in ("n_relevant", "n_not_relevant", "pairs"))
     if not len(pairs):
         return pa.table({"pairs": pa.array([], pa.int64())})
-    n_unanimous = int(pairs[(yes == 0) | (no == 0)].sum())
-    alpha_column = pa.array([float(alpha(yes, no, pairs))], from_pandas=True)
+    n_unanimous = int(pairs[(n_relevant == 0) | (n_not_relevant == 0)].sum())
+    alpha_column = pa.array([float(alpha(n_relevant, n_not_relevant, pairs))], from_pandas=True)
     return pa.table({"pairs": [int(pairs.sum())], "unanimous": [n_unanimous], "alpha": alpha_column})

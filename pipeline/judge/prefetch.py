@@ -28,7 +28,7 @@ from darklode.pipeline.judge.port import QUERY_BLOCK
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.settings import CacheSettings
 
-_BLOCKS = f"""
+_QUERY_BLOCKS_SQL = f"""
     SELECT tenant, (number - 1) // {QUERY_BLOCK} AS block, sum(pairs)::BIGINT AS pairs FROM (
         SELECT tenant, row_number() OVER (PARTITION BY tenant ORDER BY query_id) AS number, count(*) AS pairs
         FROM pool GROUP BY tenant, query_id
@@ -116,7 +116,7 @@ def judge_shard(shard: JudgingShard) -> Pieces:
 
 def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[JudgingShard]:
     """Divide the pool's blocks into shards, and give each its share of the judges' limits."""
-    blocks = tables.sql(_BLOCKS).to_pylist()
+    blocks = tables.sql(_QUERY_BLOCKS_SQL).to_pylist()
     count = count_shards(
         len(blocks),
         places,

@@ -31,7 +31,7 @@ ADAPTIVE_JUDGE = replace(
 )
 """The same stage with adaptive judging; another version, because the order of calls differs."""
 
-_BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
+_FINGERPRINT_COLUMNS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
 
 
 def judge(
@@ -122,8 +122,8 @@ class PoolJudge:
 
     def unit(self, pairs: pa.Table, name: str) -> Unit:
         """Judge pairs unless done before; the facts count relevant, not relevant and unreadable labels."""
-        digest, judge_id = Digest(len(_BASIS)), self.judge.judge_id
-        digest.update(pairs.select(_BASIS).columns)
+        digest, judge_id = Digest(len(_FINGERPRINT_COLUMNS)), self.judge.judge_id
+        digest.update(pairs.select(_FINGERPRINT_COLUMNS).columns)
         return self.session.unit(name, f"{judge_id} {digest.hexdigest()}", lambda: self._write(pairs), self.judge)
 
     def _write(self, pairs: pa.Table) -> Mapping[str, int]:

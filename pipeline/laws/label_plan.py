@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from darklode.pipeline.base.bootstrap import ENDS
+from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES
 from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.laws import format
 from darklode.pipeline.laws.costs import MeasuredCosts
@@ -231,7 +231,7 @@ def interval_ends(fits: list[Fit], figure: Callable[[Fit], float]) -> Ends:
     values = [figure(fit) for fit in fits]
     # "nearest" returns one of the values: interpolating towards an infinite one gives infinity or NaN.
     with np.errstate(invalid="ignore"):
-        low, high = np.percentile(values[1:], ENDS, method="nearest")
+        low, high = np.percentile(values[1:], INTERVAL_PERCENTILES, method="nearest")
     return [_finite(values[0]), _finite(low), _finite(high)]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from darklode.pipeline.base.bootstrap import ENDS
+from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws.curve_fitting import Fit, fit
 from darklode.pipeline.laws.functional_forms import LawPoints
@@ -53,5 +53,5 @@ def confidence_band(full_fit: Fit, places: LawPoints, resamples: int, seed: int)
         return np.full(len(places), np.nan), np.full(len(places), np.nan)
     simulated = [refit.predict(places) * np.exp(noise) for refit, noise in refit_samples(full_fit, resamples, seed)]
     # Between 2.5 % and 97.5 % of 100 draws by the common rule lie 93 % of new ones; by this one 95 %, however few.
-    low, high = np.percentile(simulated, ENDS, axis=0, method="weibull")
+    low, high = np.percentile(simulated, INTERVAL_PERCENTILES, axis=0, method="weibull")
     return low, high

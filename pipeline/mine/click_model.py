@@ -24,8 +24,9 @@ from darklode.schemas.mining import ClickSettings, LogSettings
 
 CLICK_MODEL_STAGE = Stage("click_model", 2, (), ("click_model", "click_prior"), consults=("impressions", "log_days"))
 
-MAX_ROWS = 2_000_000
-"""Maximum (query, document, position) rows of a tenant to fit the position-based model on, most frequent first."""
+MAX_PBM_ROWS = 2_000_000
+"""Maximum (query, document, position) rows of a tenant to fit the position-based model on, most frequent first: bounds
+memory and time."""
 
 EM_ITERATIONS = 50
 """Iterations of expectation maximization; a fixed number, without a test for convergence."""
@@ -36,42 +37,44 @@ MAX_CLICK_PROBABILITY = 0.99
 LOG_BOUNDS = (-5.0, 10.0)
 """Bounds of the log shape and rate of the prior: without variation between documents both would diverge."""
 
-SEEN = """
-    CREATE TEMP TABLE seen (tenant VARCHAR, query_id VARCHAR, doc_id VARCHAR, position INTEGER,
+CREATE_POSITION_COUNTS_SQL = """
+    CREATE TEMP TABLE position_counts (tenant VARCHAR, query_id VARCHAR, doc_id VARCHAR, position INTEGER,
                             exposures BIGINT, clicks BIGINT)
 """
 
-SEEN_OF_A_DAY = """
-    INSERT INTO seen
+ADD_POSITION_COUNTS_OF_A_DAY_SQL = """
+    INSERT INTO position_counts
     SELECT tenant, query_id, doc_id, position, count(*), count(*) FILTER (clicked)
     FROM {people} WHERE position IS NOT NULL GROUP BY ALL
 """
 
-SHARES = """
+CLICK_SHARES_SQL = """
     SELECT tenant, position, round(sum(clicks) / sum(exposures), 6) AS expected,
            CAST(sum(exposures) AS BIGINT) AS exposures
-    FROM seen GROUP BY tenant, position ORDER BY tenant, position
+    FROM position_counts GROUP BY tenant, position ORDER BY tenant, position
 """
 
-RATIOS = """
+# Joins the position bias that `click_model` has registered under the name `click_model`. Half a click's hazard is
+# subtracted: see `gamma_prior`.
+CLICK_RATIOS_SQL = """
     WITH pairs AS (
         SELECT tenant, sum(clicks) AS clicks,
-               sum((seen.exposures - clicks * 0.5) * CAST(hazard AS DECIMAL(18, 6))) AS expected
-        FROM seen JOIN click_model USING (tenant, position) GROUP BY tenant, query_id, doc_id
+               sum((position_counts.exposures - clicks * 0.5) * CAST(hazard AS DECIMAL(18, 6))) AS expected
+        FROM position_counts JOIN click_model USING (tenant, position) GROUP BY tenant, query_id, doc_id
     )
     SELECT tenant, CAST(clicks AS DOUBLE) AS clicks, round(CAST(expected AS DOUBLE), 3) AS expected, count(*) AS pairs
     FROM pairs GROUP BY ALL ORDER BY ALL
 """
 
-MOST_SHOWN = """
-    WITH found AS (
+MOST_SHOWN_PAIRS_SQL = """
+    WITH most_shown AS (
         SELECT query_id, doc_id, position, sum(exposures) AS exposures, sum(clicks) AS clicks
-        FROM seen WHERE tenant = $tenant GROUP BY query_id, doc_id, position
-        ORDER BY exposures DESC, query_id, doc_id, position LIMIT $most
+        FROM position_counts WHERE tenant = $tenant GROUP BY query_id, doc_id, position
+        ORDER BY exposures DESC, query_id, doc_id, position LIMIT $max_rows
     )
     SELECT dense_rank() OVER (ORDER BY query_id, doc_id) - 1 AS pair, position,
            CAST(exposures AS BIGINT) AS exposures, CAST(clicks AS BIGINT) AS clicks
-    FROM found ORDER BY pair, position
+    FROM most_shown ORDER BY pair, position
 """
 
 
@@ -93,15 +96,15 @@ def click_model(
         return
     log = AdmittedRows.from_tables(tables)
     with tables.connect() as connection:
-        connection.execute(SEEN)
+        connection.execute(CREATE_POSITION_COUNTS_SQL)
         for day in days_until(log.digests(), through):
             exposures = Exposures.from_impressions(connection, log.impressions(connection, day), logs)
-            connection.execute(SEEN_OF_A_DAY.format(people=exposures.people))
+            connection.execute(ADD_POSITION_COUNTS_OF_A_DAY_SQL.format(people=exposures.people))
             exposures.drop(connection)
-        shares: pa.Table = connection.sql(SHARES).to_arrow_table()
+        shares: pa.Table = connection.sql(CLICK_SHARES_SQL).to_arrow_table()
         model_rows = _fit_tenants(connection, shares, click.model)
         connection.register("click_model", model_rows)
-        priors = _priors(connection.sql(RATIOS).to_arrow_table())
+        priors = _priors(connection.sql(CLICK_RATIOS_SQL).to_arrow_table())
     output.write("click_model", model_rows)
     output.write("click_prior", priors)
     version = digest([*output.parts["click_model"], *output.parts["click_prior"]])
@@ -123,8 +126,8 @@ def _fit_tenant(connection: duckdb.DuckDBPyConnection, shares: pa.Table, tenant:
     exposures = tenant_shares["exposures"].to_numpy()
     examined = expected / max(expected.max(initial=0), 1e-9)
     if model == "pbm":
-        parameters = {"tenant": tenant, "most": MAX_ROWS}
-        rows = connection.sql(MOST_SHOWN, params=parameters).fetchnumpy()
+        parameters = {"tenant": tenant, "max_rows": MAX_PBM_ROWS}
+        rows = connection.sql(MOST_SHOWN_PAIRS_SQL, params=parameters).fetchnumpy()
         position_index = np.searchsorted(tenant_shares["position"].to_numpy(), rows["position"])
         examined = examination(rows["pair"], position_index, rows["exposures"], rows["clicks"], expected)
         # Scaled so that the expected clicks add up to the actual clicks.

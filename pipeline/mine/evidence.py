@@ -33,13 +33,13 @@ EVIDENCE = Stage(
 
 # Positions unknown to the click model use the nearest known one above; rows without a position count as position 1.
 # With negatives `skipped`, a document counts as examined only if it or a lower one was clicked.
-EVIDENCE_OF_A_DAY = """
-    WITH clicked AS (
+DAILY_EVIDENCE_SQL = """
+    WITH lowest_clicks AS (
         SELECT tenant, search_id, max(position) AS lowest FROM {people} WHERE clicked GROUP BY tenant, search_id
-    ), placed AS (
+    ), exposures AS (
         SELECT p.*, NOT $skipped OR p.clicked OR coalesce(p.position < c.lowest, false) AS exposed,
-               coalesce(p.position, 1) AS place
-        FROM {people} p LEFT JOIN clicked c USING (tenant, search_id)
+               coalesce(p.position, 1) AS model_position
+        FROM {people} p LEFT JOIN lowest_clicks c USING (tenant, search_id)
     )
     SELECT p.tenant, CAST($day AS DATE) AS date, query_id, doc_id,
            count(*) FILTER (exposed) AS exposures,
@@ -49,19 +49,21 @@ EVIDENCE_OF_A_DAY = """
            CAST(sum(CAST(CASE WHEN NOT $skipped THEN examination_probability
                                    WHEN examination_probability >= 0 THEN 1 END AS DECIMAL(18, 6)))
                 FILTER (exposed) AS DOUBLE) AS examinations
-    FROM placed p
-    ASOF LEFT JOIN click_model m ON p.tenant = m.tenant AND p.place >= m.position
+    FROM exposures p
+    ASOF LEFT JOIN click_model m ON p.tenant = m.tenant AND p.model_position >= m.position
     GROUP BY p.tenant, query_id, doc_id ORDER BY p.tenant, query_id, doc_id
 """
 
-SPELLINGS_OF_A_DAY = """
+DAILY_SPELLINGS_SQL = """
     SELECT tenant, CAST($day AS DATE) AS date, query_id, query, count(DISTINCT search_id) AS searches
     FROM {impressions} ANTI JOIN {bots} USING (tenant, session_id)
     GROUP BY tenant, query_id, query ORDER BY tenant, query_id, query
 """
 
 # Rows of the earlier evidence of a day that its present evidence lacks.
-LOST = "SELECT count(*) FROM click_evidence ANTI JOIN present USING (tenant, query_id, doc_id)"
+COUNT_LOST_EVIDENCE_SQL = (
+    "SELECT count(*) FROM click_evidence ANTI JOIN present_evidence USING (tenant, query_id, doc_id)"
+)
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,8 @@ def _contained_versions(output: Output, unit: Unit, day: str) -> list[str]:
     if not earlier or not parts:
         return []
     with earlier.with_parts("click_evidence", parts).connect() as connection:
-        connection.register("present", output.read_unit(unit, "click_evidence"))
-        n_lost_rows = connection.sql(LOST).fetchall()[0][0]
+        connection.register("present_evidence", output.read_unit(unit, "click_evidence"))
+        n_lost_rows = connection.sql(COUNT_LOST_EVIDENCE_SQL).fetchall()[0][0]
     earlier_versions: list[str] = output.earlier_facts.get("contains", {}).get(day, [])
     return [] if n_lost_rows else [*earlier_versions, digests({day: parts})[day]]
 
@@ -153,8 +155,8 @@ def summarize_day(shard: LogDay) -> Pieces:
         exposures = Exposures.from_impressions(connection, impressions, shard.logs)
         bots = exposures.bot_rows(connection)
         parameters = {"day": day, "skipped": shard.click.negatives == "skipped", "dwell": shard.click.min_dwell_seconds}
-        yield from pieces(connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), parameters, TABLE_GROUP_ROWS)
-        spellings_sql = SPELLINGS_OF_A_DAY.format(impressions=impressions, bots=exposures.bots)
+        yield from pieces(connection, DAILY_EVIDENCE_SQL.format(people=exposures.people), parameters, TABLE_GROUP_ROWS)
+        spellings_sql = DAILY_SPELLINGS_SQL.format(impressions=impressions, bots=exposures.bots)
         yield from pieces(connection, spellings_sql, {"day": day}, TABLE_GROUP_ROWS)
         messages = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
         yield bots.drop_columns(["rows"]).append_column("payload", pa.array(messages, pa.string()))
@@ -203,33 +205,33 @@ def _funnel_step(facts_of_days: list[dict[str, object]]) -> FunnelStep:
     return FunnelStep("click_evidence", "impressions", sums["rows"], "impressions", sums["kept"], dropped_rows)
 
 
-BOT_EXPOSURES = 50
-"""Minimum exposures of a session to detect a bot by its click share."""
+MIN_BOT_EXPOSURES = 50
+"""Minimum exposures of a session to detect a bot by its click share: a person may click on all of a few results."""
 
-SHOWN = """
+SEARCH_DOCUMENTS_SQL = """
     SELECT tenant, search_id, query_id, doc_id, min(position) AS position, bool_or(clicked) AS clicked,
            max(dwell_seconds) AS dwell_seconds, min(session_id) AS session_id, min(timestamp) AS time
     FROM {impressions} GROUP BY tenant, search_id, query_id, doc_id
 """
 
 # Rows without a session_id cannot be attributed to a user, so they are never bots.
-BOTS = """
-    WITH hasty AS (
+BOT_SESSIONS_SQL = """
+    WITH rapid_sessions AS (
         SELECT tenant, session_id, 'bot: too many searches a minute' AS reason
         FROM {shown} WHERE session_id IS NOT NULL AND $per_minute > 0
         GROUP BY tenant, session_id, time_bucket(INTERVAL 1 MINUTE, time)
         HAVING count(DISTINCT search_id) > $per_minute
-    ), greedy AS (
+    ), click_all_sessions AS (
         SELECT tenant, session_id, 'bot: clicks on everything' AS reason
         FROM {shown} WHERE session_id IS NOT NULL AND $click_share > 0
         GROUP BY tenant, session_id
-        HAVING count(*) >= $exposures AND count(*) FILTER (clicked) >= $click_share * count(*)
+        HAVING count(*) >= $min_exposures AND count(*) FILTER (clicked) >= $click_share * count(*)
     )
     SELECT tenant, session_id, max(reason) AS reason
-    FROM (FROM hasty UNION ALL FROM greedy) GROUP BY tenant, session_id
+    FROM (FROM rapid_sessions UNION ALL FROM click_all_sessions) GROUP BY tenant, session_id
 """
 
-CAUGHT = """
+BOT_ROWS_SQL = """
     SELECT tenant, session_id AS id, reason, count(*) AS rows
     FROM {shown} JOIN {bots} USING (tenant, session_id) GROUP BY ALL ORDER BY ALL
 """
@@ -258,10 +260,10 @@ class Exposures:
         limits = {
             "per_minute": settings.bot_queries_per_minute,
             "click_share": settings.bot_click_share,
-            "exposures": BOT_EXPOSURES,
+            "min_exposures": MIN_BOT_EXPOSURES,
         }
-        shown = materialize(connection, SHOWN, impressions=impressions)
-        return cls(shown, materialize(connection, BOTS, limits, shown=shown))
+        shown = materialize(connection, SEARCH_DOCUMENTS_SQL, impressions=impressions)
+        return cls(shown, materialize(connection, BOT_SESSIONS_SQL, limits, shown=shown))
 
     @property
     def people(self) -> str:
@@ -270,7 +272,7 @@ class Exposures:
 
     def bot_rows(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         """Sessions of bots: tenant, id, reason, rows of `shown`."""
-        rows: pa.Table = connection.sql(CAUGHT.format(shown=self.shown, bots=self.bots)).to_arrow_table()
+        rows: pa.Table = connection.sql(BOT_ROWS_SQL.format(shown=self.shown, bots=self.bots)).to_arrow_table()
         return rows
 
     def drop(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -280,13 +282,13 @@ class Exposures:
 
 LOG_QUERIES_STAGE = Stage("log_queries", 2, ("query_spellings",), ("log_queries",))
 
-FIRST_DAYS = """
+FIRST_DAYS_SQL = """
     CREATE TEMP TABLE first_days AS
-    SELECT tenant, query_id, min(date) AS date FROM query_spellings ANTI JOIN known USING (tenant, query_id)
+    SELECT tenant, query_id, min(date) AS date FROM query_spellings ANTI JOIN known_queries USING (tenant, query_id)
     GROUP BY tenant, query_id
 """
 
-FIRST_ON = """
+NEW_QUERIES_OF_A_DAY_SQL = """
     SELECT tenant, query_id, first(query ORDER BY searches DESC, query) AS text, date
     FROM query_spellings SEMI JOIN first_days USING (tenant, query_id, date) WHERE date = CAST($day AS DATE)
     GROUP BY tenant, query_id, date ORDER BY tenant, query_id
@@ -307,8 +309,8 @@ def log_queries(tables: Tables, output: Output) -> None:
     missing_days = [day for day in chain if day not in done_days]
     missing_parts = [part for day in missing_days for part in days[day]]
     with tables.with_parts("query_spellings", missing_parts).connect() as connection:
-        output.current_tables("log_queries").view(connection, "known", "log_queries")
-        connection.execute(FIRST_DAYS)
+        output.current_tables("log_queries").view(connection, "known_queries", "log_queries")
+        connection.execute(FIRST_DAYS_SQL)
         for day in missing_days:
             with output.unit(day, chain[day]):
                 _write_first_queries(day, connection, output)
@@ -320,6 +322,6 @@ def log_queries(tables: Tables, output: Output) -> None:
 def _write_first_queries(day: str, connection: duckdb.DuckDBPyConnection, output: Output) -> None:
     """Write the queries that the log contains for the first time on a day."""
     with output.row_group_writer("log_queries", RESULT_ROWS) as write_rows:
-        for rows in pieces(connection, FIRST_ON, {"day": day}, TABLE_GROUP_ROWS):
+        for rows in pieces(connection, NEW_QUERIES_OF_A_DAY_SQL, {"day": day}, TABLE_GROUP_ROWS):
             columns = {name: rows[name] for name in rows.column_names}
             write_rows(TABLES["log_queries"].rows(columns | {"normal_form": normal_form(rows["text"])}))

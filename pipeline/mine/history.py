@@ -7,7 +7,7 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Stage, Tables, key_of
 from darklode.pipeline.ingest.logs import INGEST_LOGS
-from darklode.pipeline.mine.admission.admitted_log import WITHOUT, AdmittedRows
+from darklode.pipeline.mine.admission.admitted_log import LEFT_OUT_FACT, AdmittedRows
 from darklode.pipeline.mine.admission.decisions import Decisions
 from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, TenantHistory
 from darklode.pipeline.mine.association.stage import ASSOCIATE
@@ -16,9 +16,9 @@ from darklode.pipeline.mine.evidence import EVIDENCE
 from darklode.pipeline.mine.relevance.stage import RELEVANCE
 from darklode.pipeline.mine.term_weighting.port import WEIGHT_TERMS
 
-SETTLED = "the settled days"
+SETTLED_DAYS_INPUT = "the settled days"
 """Name of the input of learning stages: the days that are old enough to receive no more late events."""
-BEFORE_PAIRS = (WEIGHT_TERMS, ASSOCIATE, RELEVANCE)
+STAGES_BEFORE_PAIRS = (WEIGHT_TERMS, ASSOCIATE, RELEVANCE)
 """Stages whose settings all pairs depend on."""
 
 
@@ -78,7 +78,7 @@ class History:
         if "impressions" not in parts:
             return {}
         tables = self.run.tables(*({"impressions", "log_days"} & parts.keys()))
-        left_out_by_day = self._facts(ADMIT_DAYS).get(WITHOUT)
+        left_out_by_day = self._facts(ADMIT_DAYS).get(LEFT_OUT_FACT)
         # The recorded fact saves reading the table `log_days`.
         admitted_rows = (
             AdmittedRows.from_tables(tables)
@@ -89,11 +89,11 @@ class History:
 
     def shown_until(self, through: date | None) -> Mapping[str, str]:
         """Fingerprint of the admitted days up to and including `through`, as an input of a stage."""
-        return {SETTLED: key_of(days_until(self.admitted_days(), through))}
+        return {SETTLED_DAYS_INPUT: key_of(days_until(self.admitted_days(), through))}
 
     def clicked_until(self, through: date | None) -> Mapping[str, str]:
         """Fingerprint of the click evidence up to and including `through`, as an input of a stage."""
-        return {SETTLED: key_of(days_until(digests(self._days("click_evidence")), through))}
+        return {SETTLED_DAYS_INPUT: key_of(days_until(digests(self._days("click_evidence")), through))}
 
     def admission_state(self) -> TenantHistory:
         """Days whose files were read, and people's decisions that apply to the present files."""
@@ -114,7 +114,7 @@ class History:
 
     def earlier_run(self) -> EarlierRun:
         """What the pairs of the previous run were made from."""
-        manifests = {stage.name: self.run.manifest(stage) for stage in BEFORE_PAIRS}
+        manifests = {stage.name: self.run.manifest(stage) for stage in STAGES_BEFORE_PAIRS}
         made_with = {name: manifest.settings if manifest else {} for name, manifest in manifests.items()}
         return EarlierRun(self._facts(EVIDENCE).get("contains", {}), made_with)
 

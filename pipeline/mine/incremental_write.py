@@ -13,33 +13,44 @@ from darklode.pipeline.base.relations import Relation, drop, materialize, view
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.tables import TABLES
 
-SMALL_DAY = 512
-"""A day with fewer pairs is rewritten for any change: that is as cheap as reading a patch."""
+MIN_PATCHED_DAY_ROWS = 512
+"""A day with fewer pairs is rewritten for any change: that is as cheap as reading a patch (not measured)."""
 
-COLUMNS = ", ".join(MINED_PAIRS.schema.names)
-KEY = ", ".join(MINED_PAIRS.dated_key)
+PAIR_COLUMNS = ", ".join(MINED_PAIRS.schema.names)
+PAIR_KEY = ", ".join(MINED_PAIRS.dated_key)
 
-PAIRS_BEFORE = "FROM {earlier} SEMI JOIN {wanted} USING (tenant, query_id)"
-ADDED = f"SELECT {COLUMNS} FROM {{pairs}} EXCEPT ALL SELECT {COLUMNS} FROM {{before}}"
-GONE = f"SELECT {KEY} FROM (SELECT {COLUMNS} FROM {{before}} EXCEPT ALL SELECT {COLUMNS} FROM {{pairs}})"
-
-CHANGED = f"""
-    SELECT {COLUMNS} FROM {{changed}} ANTI JOIN {{gone}} USING ({KEY}) UNION ALL SELECT {COLUMNS} FROM {{added}}
+# The last run's pairs of the recomputed queries; how the present ones differ: rows added, and keys of rows gone.
+EARLIER_PAIRS_SQL = "FROM {all_earlier} SEMI JOIN {recomputed_queries} USING (tenant, query_id)"
+ADDED_PAIRS_SQL = f"SELECT {PAIR_COLUMNS} FROM {{pairs}} EXCEPT ALL SELECT {PAIR_COLUMNS} FROM {{earlier_pairs}}"
+GONE_KEYS_SQL = f"""
+    SELECT {PAIR_KEY}
+    FROM (SELECT {PAIR_COLUMNS} FROM {{earlier_pairs}} EXCEPT ALL SELECT {PAIR_COLUMNS} FROM {{pairs}})
 """
-REMOVED = f"FROM {{removed}} UNION ALL SELECT {KEY} FROM {{gone}} ANTI JOIN {{changed}} USING ({KEY})"
 
-BY_DAY = """
+# The new patch: the last run's patch without rows that are gone, and the rows added.
+PATCH_CHANGED_SQL = f"""
+    SELECT {PAIR_COLUMNS} FROM {{changed}} ANTI JOIN {{gone_keys}} USING ({PAIR_KEY})
+    UNION ALL SELECT {PAIR_COLUMNS} FROM {{added_rows}}
+"""
+PATCH_REMOVED_SQL = (
+    f"FROM {{removed}} UNION ALL SELECT {PAIR_KEY} FROM {{gone_keys}} ANTI JOIN {{changed}} USING ({PAIR_KEY})"
+)
+
+CHANGES_BY_DAY_SQL = """
     SELECT CAST(date AS VARCHAR), count(*) FROM (SELECT date FROM {changed} UNION ALL SELECT date FROM {removed})
     GROUP BY date
 """
 
-REWRITTEN_DAY = f"""
-    SELECT {COLUMNS} FROM that_day ANTI JOIN {{removed}} USING ({KEY})
-    UNION ALL SELECT {COLUMNS} FROM {{changed}} WHERE date = CAST($day AS DATE)
-    ORDER BY {KEY}
+# `day_files` is the view of the last run's files of the day, which `_write` registers.
+REWRITTEN_DAY_SQL = f"""
+    SELECT {PAIR_COLUMNS} FROM day_files ANTI JOIN {{removed}} USING ({PAIR_KEY})
+    UNION ALL SELECT {PAIR_COLUMNS} FROM {{changed}} WHERE date = CAST($day AS DATE)
+    ORDER BY {PAIR_KEY}
 """
 
-PATCH = "SELECT {columns} FROM {rows} WHERE NOT list_contains($rewritten, CAST(date AS VARCHAR)) ORDER BY date, {key}"
+REMAINING_PATCH_SQL = (
+    "SELECT {columns} FROM {rows} WHERE NOT list_contains($rewritten, CAST(date AS VARCHAR)) ORDER BY date, {key}"
+)
 
 
 class Patch(NamedTuple):
@@ -56,7 +67,7 @@ class Patch(NamedTuple):
 
 def write_all(connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation) -> None:
     """Write all pairs, one folder per day."""
-    nothing = materialize(connection, f"SELECT {KEY} FROM {{pairs}} LIMIT 0", pairs=pairs)
+    nothing = materialize(connection, f"SELECT {PAIR_KEY} FROM {{pairs}} LIMIT 0", pairs=pairs)
     _write(connection, output, Tables.empty(MINED_PAIRS.name), Patch(pairs, nothing), share=0)
 
 
@@ -79,19 +90,27 @@ def write_changes(
         pairs: all present pairs of these queries; earlier pairs that are missing here are removed.
         share: a day is rewritten if its patch exceeds this share of its files' rows.
     """
-    earlier = view(connection, previous, MINED_PAIRS.name)
-    before = materialize(connection, PAIRS_BEFORE, earlier=earlier, wanted=recomputed_queries)
-    added_rows = materialize(connection, ADDED, before=before, pairs=pairs)
-    gone_keys = materialize(connection, GONE, before=before, pairs=pairs)
+    all_earlier = view(connection, previous, MINED_PAIRS.name)
+    earlier_pairs = materialize(
+        connection, EARLIER_PAIRS_SQL, all_earlier=all_earlier, recomputed_queries=recomputed_queries
+    )
+    added_rows = materialize(connection, ADDED_PAIRS_SQL, earlier_pairs=earlier_pairs, pairs=pairs)
+    gone_keys = materialize(connection, GONE_KEYS_SQL, earlier_pairs=earlier_pairs, pairs=pairs)
     previous_patch = Patch(
         changed=view(connection, previous, MINED_PAIRS.changed_column),
         removed=view(connection, previous, MINED_PAIRS.removed_column),
     )
-    changed = materialize(connection, CHANGED, changed=previous_patch.changed, gone=gone_keys, added=added_rows)
-    removed = materialize(
-        connection, REMOVED, removed=previous_patch.removed, changed=previous_patch.changed, gone=gone_keys
+    changed = materialize(
+        connection, PATCH_CHANGED_SQL, changed=previous_patch.changed, gone_keys=gone_keys, added_rows=added_rows
     )
-    drop(connection, before, added_rows, gone_keys)
+    removed = materialize(
+        connection,
+        PATCH_REMOVED_SQL,
+        removed=previous_patch.removed,
+        changed=previous_patch.changed,
+        gone_keys=gone_keys,
+    )
+    drop(connection, earlier_pairs, added_rows, gone_keys)
     _write(connection, output, previous, Patch(changed, removed), share=share)
 
 
@@ -100,16 +119,16 @@ def _write(
 ) -> None:
     """Write all days: rewrite those whose patch is too large, reuse the files of the others."""
     parts_by_day = previous.by_day(MINED_PAIRS.name)
-    n_changes_by_day = dict(connection.sql(BY_DAY.format(**patch._asdict())).fetchall())
+    n_changes_by_day = dict(connection.sql(CHANGES_BY_DAY_SQL.format(**patch._asdict())).fetchall())
     rewritten_days = [
         day for day, n_changes in n_changes_by_day.items() if n_changes > _max_changes(parts_by_day.get(day, []), share)
     ]
     for day in sorted({*parts_by_day, *rewritten_days}):
         if day in rewritten_days:
             files_of_day = previous.with_parts(MINED_PAIRS.name, parts_by_day.get(day, []))
-            files_of_day.view(connection, "that_day", MINED_PAIRS.name)
+            files_of_day.view(connection, "day_files", MINED_PAIRS.name)
             output.write_answer(
-                MINED_PAIRS.name, connection, REWRITTEN_DAY.format(**patch._asdict()), {"day": day}, day
+                MINED_PAIRS.name, connection, REWRITTEN_DAY_SQL.format(**patch._asdict()), {"day": day}, day
             )
         else:
             for part in parts_by_day[day]:
@@ -118,11 +137,11 @@ def _write(
     # The patch keeps the changes of days that were not rewritten.
     for name, rows in ((MINED_PAIRS.changed_column, patch.changed), (MINED_PAIRS.removed_column, patch.removed)):
         columns = ", ".join(TABLES[name].schema.names)
-        patch_sql = PATCH.format(columns=columns, rows=rows, key=KEY)
+        patch_sql = REMAINING_PATCH_SQL.format(columns=columns, rows=rows, key=PAIR_KEY)
         output.write_answer(name, connection, patch_sql, {"rewritten": rewritten_days})
 
 
 def _max_changes(parts: list[Part], share: float) -> float:
     """Maximum number of changes of a day that go to the patch; 0 for a small day, which is always rewritten."""
     n_rows = sum(part.rows for part in parts)
-    return share * n_rows if n_rows >= SMALL_DAY else 0
+    return share * n_rows if n_rows >= MIN_PATCHED_DAY_ROWS else 0

@@ -10,37 +10,39 @@ import duckdb
 from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.pipeline.mine.one_hop import OneHop
 
-LOANS = """
+LOANS_SQL = """
     SELECT tenant, query_id, associated_query_id AS via_query_id, kind, terms, score, date
     FROM associations SEMI JOIN {borrowers} USING (tenant, query_id) WHERE date < CAST($before AS DATE)
 """
 
-WITH_LENDERS = "SELECT tenant, query_id FROM {borrowers} UNION SELECT DISTINCT tenant, via_query_id FROM {loans}"
+BORROWERS_AND_LENDERS_SQL = (
+    "SELECT tenant, query_id FROM {borrowers} UNION SELECT DISTINCT tenant, via_query_id FROM {loans}"
+)
 
 # Only lenders with pairs count towards the limit. The hash breaks ties at random, but in the same way on every machine.
-LENDERS = """
+TOP_LENDERS_SQL = """
     WITH lenders_with_pairs AS (
-        SELECT DISTINCT tenant, query_id AS via_query_id, 'click' AS kind FROM {click}
-        UNION ALL SELECT tenant, query_id, 'relevance' FROM {relevance}
+        SELECT DISTINCT tenant, query_id AS via_query_id, 'click' AS kind FROM {click_pairs}
+        UNION ALL SELECT tenant, query_id, 'relevance' FROM {relevance_pairs}
     ), ranked AS (
         SELECT *, row_number() OVER (
             PARTITION BY tenant, query_id, kind
             ORDER BY score DESC, date, md5_number_lower(concat_ws(chr(0), $seed, query_id, via_query_id)), via_query_id
-        ) AS place
+        ) AS lender_rank
         FROM {loans} SEMI JOIN lenders_with_pairs USING (tenant, via_query_id, kind)
     )
-    SELECT * EXCLUDE (place) FROM ranked WHERE $max_lenders = 0 OR place <= $max_lenders
+    SELECT * EXCLUDE (lender_rank) FROM ranked WHERE $max_lenders = 0 OR lender_rank <= $max_lenders
 """
 
 # Of several lenders of one positive, the earliest day counts, then the best match.
-FOUND = """
+PAIRS_OF_ALL_SOURCES_SQL = """
     WITH evidence AS (
         SELECT tenant, query_id, 'click' AS kind, positive_id, negative_id, CAST(NULL AS FLOAT) AS positive_score,
                CAST(NULL AS FLOAT) AS negative_score, date
-        FROM {click}
+        FROM {click_pairs}
         UNION ALL
         SELECT tenant, query_id, 'relevance', positive_id, negative_id, positive_score, negative_score, date
-        FROM {relevance}
+        FROM {relevance_pairs}
     )
     SELECT * EXCLUDE (kind, date), kind || '_one_hop' AS source, CAST(NULL AS VARCHAR) AS via_query_id,
            CAST(NULL AS VARCHAR[]) AS terms, date
@@ -56,28 +58,28 @@ FOUND = """
 """
 
 # In this order: own evidence before borrowed evidence, clicks before the ranker.
-STRONGEST = """
-    FROM {found} QUALIFY row_number() OVER (
+STRONGEST_PAIRS_SQL = """
+    FROM {pairs} QUALIFY row_number() OVER (
         PARTITION BY tenant, query_id, positive_id
         ORDER BY list_position(['click_one_hop', 'relevance_one_hop', 'click_multi_hop', 'relevance_multi_hop'], source)
     ) = 1
 """
 
 # A clicked document is never a negative, even if it has too few clicks for a positive.
-AGAINST = """
-    SELECT tenant, query_id, positive_id AS doc_id FROM {found}
-    UNION SELECT tenant, query_id, doc_id FROM {opened} SEMI JOIN {borrowers} USING (tenant, query_id)
+EXCLUDED_DOCUMENTS_SQL = """
+    SELECT tenant, query_id, positive_id AS doc_id FROM {pairs}
+    UNION SELECT tenant, query_id, doc_id FROM {clicked_documents} SEMI JOIN {borrowers} USING (tenant, query_id)
 """
 
 # Pairs whose negative is a positive or a clicked document of the same query.
-CONTRADICTED = """
-    SELECT p.tenant, p.query_id, p.positive_id, p.source, coalesce(p.via_query_id, p.query_id) AS from_id
+CONTRADICTED_PAIRS_SQL = """
+    SELECT p.tenant, p.query_id, p.positive_id, p.source, coalesce(p.via_query_id, p.query_id) AS evidence_query_id
     FROM {merged} p
-    SEMI JOIN {against} a ON a.tenant = p.tenant AND a.query_id = p.query_id AND a.doc_id = p.negative_id
+    SEMI JOIN {excluded} a ON a.tenant = p.tenant AND a.query_id = p.query_id AND a.doc_id = p.negative_id
 """
 
 # A contradicted pair gets the redrawn negative, null if there is no other candidate.
-PAIRS = """
+FINAL_PAIRS_SQL = """
     SELECT p.* REPLACE (
         CASE WHEN c.source IS NULL THEN p.negative_id ELSE r.negative_id END AS negative_id,
         CASE WHEN c.source IS NULL THEN p.negative_score ELSE r.negative_score END AS negative_score
@@ -99,12 +101,12 @@ def find_loans(connection: duckdb.DuckDBPyConnection, borrowers: Relation, *, be
     Returns:
         tenant, query_id, via_query_id (the lender), kind (click or relevance), terms, score, date.
     """
-    return materialize(connection, LOANS, {"before": before}, borrowers=borrowers)
+    return materialize(connection, LOANS_SQL, {"before": before}, borrowers=borrowers)
 
 
 def with_lenders(connection: duckdb.DuckDBPyConnection, borrowers: Relation, loans: Relation) -> Relation:
     """The queries whose evidence is needed: the borrowers and their lenders (tenant, query_id), without duplicates."""
-    return materialize(connection, WITH_LENDERS, borrowers=borrowers, loans=loans)
+    return materialize(connection, BORROWERS_AND_LENDERS_SQL, borrowers=borrowers, loans=loans)
 
 
 def multi_hop(
@@ -138,16 +140,24 @@ def multi_hop(
     sources are merged.
     """
     queries = with_lenders(connection, borrowers, loans)
-    one_hop = hop.pairs(connection, queries)
-    evidence = {"click": one_hop.click, "relevance": one_hop.relevance}
+    one_hop_pairs = hop.pairs(connection, queries)
+    pairs_by_kind = {"click_pairs": one_hop_pairs.click_pairs, "relevance_pairs": one_hop_pairs.relevance_pairs}
     lender_limit = {"max_lenders": max_associations, "seed": hop.seed}
-    lenders = materialize(connection, LENDERS, lender_limit, loans=loans, **evidence)
-    all_sources = materialize(connection, FOUND, lenders=lenders, borrowers=borrowers, **evidence)
-    against = materialize(connection, AGAINST, found=all_sources, opened=one_hop.opened, borrowers=borrowers)
-    merged = all_sources if merge == "all" else materialize(connection, STRONGEST, found=all_sources)
-    contradicted = materialize(connection, CONTRADICTED, merged=merged, against=against)
-    redrawn = hop.redraw_negatives(connection, one_hop, contradicted, against)
-    pairs = materialize(connection, PAIRS, merged=merged, contradicted=contradicted, redrawn=redrawn)
+    lenders = materialize(connection, TOP_LENDERS_SQL, lender_limit, loans=loans, **pairs_by_kind)
+    all_sources = materialize(
+        connection, PAIRS_OF_ALL_SOURCES_SQL, lenders=lenders, borrowers=borrowers, **pairs_by_kind
+    )
+    excluded = materialize(
+        connection,
+        EXCLUDED_DOCUMENTS_SQL,
+        pairs=all_sources,
+        clicked_documents=one_hop_pairs.clicked_documents,
+        borrowers=borrowers,
+    )
+    merged = all_sources if merge == "all" else materialize(connection, STRONGEST_PAIRS_SQL, pairs=all_sources)
+    contradicted = materialize(connection, CONTRADICTED_PAIRS_SQL, merged=merged, excluded=excluded)
+    redrawn = hop.redraw_negatives(connection, one_hop_pairs, contradicted, excluded)
+    pairs = materialize(connection, FINAL_PAIRS_SQL, merged=merged, contradicted=contradicted, redrawn=redrawn)
     # A set, because both names are the same relation if `merge` is "all".
-    drop(connection, lenders, against, contradicted, redrawn, *one_hop, *{all_sources, merged})
+    drop(connection, lenders, excluded, contradicted, redrawn, *one_hop_pairs, *{all_sources, merged})
     return pairs

@@ -14,14 +14,14 @@ import duckdb
 from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.schemas.mining import ClickSettings
 
-# $before is the first day of the test period. `lot` is a random number: a hash of seed and row, so that it is the same
-# on every machine. Sums of decimals do not depend on the order of summation.
-TOTALS = """
+# $before is the first day of the test period. `hash`, of seed and row, serves as a random number that is the same on
+# every machine. Sums of decimals do not depend on the order of summation.
+CLICK_TOTALS_SQL = """
     SELECT tenant, query_id, doc_id, sum(exposures) AS exposures, sum(clicks) AS clicks, sum(satisfied) AS satisfied,
            CAST(sum(CAST(expected AS DECIMAL(18, 9))) AS DOUBLE) AS expected,
            CAST(sum(CAST(examinations AS DECIMAL(18, 9))) AS DOUBLE) AS examinations,
            min(date) AS shown_on, min(date) FILTER (satisfied > 0) AS date,
-           md5_number_lower(concat_ws(chr(0), $seed, tenant, query_id, doc_id)) AS lot
+           md5_number_lower(concat_ws(chr(0), $seed, tenant, query_id, doc_id)) AS hash
     FROM click_evidence SEMI JOIN {queries} USING (tenant, query_id)
     WHERE date < CAST($before AS DATE)
     GROUP BY tenant, query_id, doc_id
@@ -29,100 +29,103 @@ TOTALS = """
 
 # Lower confidence bound of clicks ÷ expected clicks: the Wilson-Hilferty approximation of a gamma quantile, $deviate
 # being the normal quantile. Within 6 % of the exact value up to a confidence of 0.9 if there is a click.
-RATIO_LOWER_BOUND = """
+RATIO_LOWER_BOUND_SQL = """
     (p.shape + satisfied) / (p.rate + expected) * pow(greatest(0, 1 - 1 / (9 * (p.shape + satisfied))
         + CAST($deviate AS DOUBLE) / (3 * sqrt(p.shape + satisfied))), 3)
 """
 
-CLICKED = f"""
-    SELECT tenant, query_id, doc_id AS positive_id, date, lot FROM {{totals}} LEFT JOIN click_prior p USING (tenant)
-    WHERE satisfied >= $min_clicks AND coalesce({RATIO_LOWER_BOUND} >= $min_ratio, true)
+CLICKED_POSITIVES_SQL = f"""
+    SELECT tenant, query_id, doc_id AS positive_id, date, hash FROM {{totals}} LEFT JOIN click_prior p USING (tenant)
+    WHERE satisfied >= $min_clicks AND coalesce({RATIO_LOWER_BOUND_SQL} >= $min_ratio, true)
 """
 
-SKIPPED = """
-    SELECT tenant, query_id, doc_id, shown_on, lot FROM {totals} t
+SKIPPED_DOCUMENTS_SQL = """
+    SELECT tenant, query_id, doc_id, shown_on, hash FROM {totals} t
     ANTI JOIN relevance_evidence r
       ON r.tenant = t.tenant AND r.query_id = t.query_id AND r.positive_id = t.doc_id
     WHERE clicks = 0 AND coalesce(examinations, exposures) >= $min_exposures
 """
 
 # Any click, however short, rules a document out as a ranker's negative.
-OPENED = "SELECT tenant, query_id, doc_id FROM {totals} WHERE clicks > 0"
+CLICKED_DOCUMENTS_SQL = "SELECT tenant, query_id, doc_id FROM {totals} WHERE clicks > 0"
 
 # A positive's negative is the candidate whose random number is nearest by XOR: every candidate is equally likely, and a
 # new candidate changes the choice only if it is nearer. With $by_day, candidates shown by the positive's day come
 # first.
-PLACE = """{{
-    'day': CASE WHEN $by_day THEN greatest(s.shown_on, c.date) ELSE c.date END, 'lot': xor(c.lot, s.lot), 'id': s.doc_id
+NEGATIVE_ORDER_SQL = """{{
+    'day': CASE WHEN $by_day THEN greatest(s.shown_on, c.date) ELSE c.date END,
+    'distance': xor(c.hash, s.hash), 'id': s.doc_id
 }}"""
 
-CLICK_PAIRS = f"""
-    SELECT tenant, query_id, c.positive_id, arg_min(s.doc_id, {PLACE}) AS negative_id, c.date, c.lot
+CLICK_PAIRS_SQL = f"""
+    SELECT tenant, query_id, c.positive_id, arg_min(s.doc_id, {NEGATIVE_ORDER_SQL}) AS negative_id, c.date, c.hash
     FROM {{clicked}} c LEFT JOIN {{skipped}} s USING (tenant, query_id)
-    GROUP BY tenant, query_id, c.positive_id, c.date, c.lot
+    GROUP BY tenant, query_id, c.positive_id, c.date, c.hash
 """
 
-RELEVANCE_PAIRS = """
-    WITH listed AS (SELECT tenant, query_id, list(doc_id) AS docs FROM {opened} GROUP BY tenant, query_id),
-    left_over AS (
+RELEVANCE_PAIRS_SQL = """
+    WITH clicked_lists AS (
+        SELECT tenant, query_id, list(doc_id) AS clicked_ids FROM {clicked_documents} GROUP BY tenant, query_id
+    ), unclicked AS (
         SELECT r.tenant, r.query_id, r.positive_id, r.positive_score, q.date,
                list_filter(list_zip(r.negative_ids, r.negative_scores),
-                           lambda candidate: NOT list_contains(coalesce(docs, []), candidate[1])) AS negatives
+                           lambda candidate: NOT list_contains(coalesce(clicked_ids, []), candidate[1])) AS negatives
         FROM relevance_evidence r
         SEMI JOIN {queries} n ON n.tenant = r.tenant AND n.query_id = r.query_id
         JOIN log_queries q ON q.tenant = r.tenant AND q.query_id = r.query_id AND q.date < CAST($before AS DATE)
-        LEFT JOIN listed l ON l.tenant = r.tenant AND l.query_id = r.query_id
+        LEFT JOIN clicked_lists l ON l.tenant = r.tenant AND l.query_id = r.query_id
     )
-    SELECT *, negatives[1][1] AS negative_id, negatives[1][2] AS negative_score FROM left_over
+    SELECT *, negatives[1][1] AS negative_id, negatives[1][2] AS negative_score FROM unclicked
 """
 
-QUERIES_LEFT = "FROM {queries} ANTI JOIN {known} USING (tenant, query_id)"
+UNPAIRED_QUERIES_SQL = "FROM {queries} ANTI JOIN {paired_queries} USING (tenant, query_id)"
 
-# The same choice as for the first negative, but without the documents in {against}: a click pair takes the candidate
+# The same choice as for the first negative, but without the documents in {excluded}: a click pair takes the candidate
 # nearest by XOR, a relevance pair the first candidate of its list.
-REDRAWN = f"""
-    SELECT w.tenant, w.query_id, w.positive_id, w.source, arg_min(s.doc_id, {PLACE}) AS negative_id,
+REDRAWN_NEGATIVES_SQL = f"""
+    SELECT p.tenant, p.query_id, p.positive_id, p.source, arg_min(s.doc_id, {NEGATIVE_ORDER_SQL}) AS negative_id,
            CAST(NULL AS FLOAT) AS negative_score
-    FROM {{wanted}} w
-    JOIN {{click}} c ON c.tenant = w.tenant AND c.query_id = w.from_id AND c.positive_id = w.positive_id
-    JOIN {{skipped}} s ON s.tenant = w.tenant AND s.query_id = w.from_id
-    ANTI JOIN {{against}} a ON a.tenant = w.tenant AND a.query_id = w.query_id AND a.doc_id = s.doc_id
-    WHERE w.source LIKE 'click%'
-    GROUP BY w.tenant, w.query_id, w.positive_id, w.source
+    FROM {{contradicted}} p
+    JOIN {{click_pairs}} c ON c.tenant = p.tenant AND c.query_id = p.evidence_query_id AND c.positive_id = p.positive_id
+    JOIN {{skipped}} s ON s.tenant = p.tenant AND s.query_id = p.evidence_query_id
+    ANTI JOIN {{excluded}} a ON a.tenant = p.tenant AND a.query_id = p.query_id AND a.doc_id = s.doc_id
+    WHERE p.source LIKE 'click%'
+    GROUP BY p.tenant, p.query_id, p.positive_id, p.source
     UNION ALL
-    SELECT u.tenant, u.query_id, u.positive_id, u.source, arg_min(u.candidate[1], u.place),
-           arg_min(u.candidate[2], u.place)
+    SELECT n.tenant, n.query_id, n.positive_id, n.source, arg_min(n.candidate[1], n.list_position),
+           arg_min(n.candidate[2], n.list_position)
     FROM (
-        SELECT w.*, unnest(r.negatives) AS candidate, generate_subscripts(r.negatives, 1) AS place
-        FROM {{wanted}} w
-        JOIN {{relevance}} r ON r.tenant = w.tenant AND r.query_id = w.from_id AND r.positive_id = w.positive_id
-        WHERE w.source LIKE 'relevance%'
-    ) u
-    ANTI JOIN {{against}} a ON a.tenant = u.tenant AND a.query_id = u.query_id AND a.doc_id = u.candidate[1]
-    GROUP BY u.tenant, u.query_id, u.positive_id, u.source
+        SELECT p.*, unnest(r.negatives) AS candidate, generate_subscripts(r.negatives, 1) AS list_position
+        FROM {{contradicted}} p
+        JOIN {{relevance_pairs}} r
+          ON r.tenant = p.tenant AND r.query_id = p.evidence_query_id AND r.positive_id = p.positive_id
+        WHERE p.source LIKE 'relevance%'
+    ) n
+    ANTI JOIN {{excluded}} a ON a.tenant = n.tenant AND a.query_id = n.query_id AND a.doc_id = n.candidate[1]
+    GROUP BY n.tenant, n.query_id, n.positive_id, n.source
 """
 
 
 class OneHopPairs(NamedTuple):
     """Pairs from queries' own evidence, and the candidates from which another negative can be chosen.
 
-    A pair without a candidate has a null `negative_id`. `lot` is a random number by which negatives are chosen.
+    A pair without a candidate has a null `negative_id`. `hash` is the random number by which negatives are chosen.
 
     Attributes:
         queries: the queries paired, with the columns tenant, query_id.
-        click: pairs from clicks: tenant, query_id, positive_id, negative_id, date, lot.
-        relevance: pairs from the ranker: tenant, query_id, positive_id, positive_score, negative_id, negative_score,
-            date, and `negatives`: all candidates as (id, score), in random order.
+        click_pairs: pairs from clicks: tenant, query_id, positive_id, negative_id, date, hash.
+        relevance_pairs: pairs from the ranker: tenant, query_id, positive_id, positive_score, negative_id,
+            negative_score, date, and `negatives`: all candidates as (id, score), in random order.
         skipped: negative candidates for pairs from clicks, exposed but never clicked: tenant, query_id, doc_id,
-            shown_on, lot.
-        opened: documents with any click: tenant, query_id, doc_id.
+            shown_on, hash.
+        clicked_documents: documents with any click: tenant, query_id, doc_id.
     """
 
     queries: Relation
-    click: Relation
-    relevance: Relation
+    click_pairs: Relation
+    relevance_pairs: Relation
     skipped: Relation
-    opened: Relation
+    clicked_documents: Relation
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,9 @@ class OneHop:
         """
         if self.previous is None:
             return self._make_pairs(connection, queries)
-        remaining_queries = materialize(connection, QUERIES_LEFT, queries=queries, known=self.previous.queries)
+        remaining_queries = materialize(
+            connection, UNPAIRED_QUERIES_SQL, queries=queries, paired_queries=self.previous.queries
+        )
         remaining_pairs = self._make_pairs(connection, remaining_queries)
         # All relations but the first, `queries`, which the caller's `queries` replaces.
         for previous_relation, remaining_relation in zip(self.previous[1:], remaining_pairs[1:], strict=True):
@@ -176,41 +181,56 @@ class OneHop:
     def _make_pairs(self, connection: duckdb.DuckDBPyConnection, queries: Relation) -> OneHopPairs:
         """Pair all queries, ignoring `previous`."""
         settings = self.settings
-        totals = materialize(connection, TOTALS, {"before": self.before, "seed": self.seed}, queries=queries)
+        totals = materialize(connection, CLICK_TOTALS_SQL, {"before": self.before, "seed": self.seed}, queries=queries)
         positive_thresholds = {
             "min_clicks": settings.min_clicks,
             "min_ratio": settings.min_click_ratio,
             "deviate": NormalDist().inv_cdf(1 - settings.confidence),
         }
-        clicked = materialize(connection, CLICKED, positive_thresholds, totals=totals)
-        skipped = materialize(connection, SKIPPED, {"min_exposures": settings.min_exposures}, totals=totals)
-        opened = materialize(connection, OPENED, totals=totals)
-        click = materialize(connection, CLICK_PAIRS, self._negative_parameters, clicked=clicked, skipped=skipped)
-        relevance = materialize(connection, RELEVANCE_PAIRS, {"before": self.before}, queries=queries, opened=opened)
+        clicked = materialize(connection, CLICKED_POSITIVES_SQL, positive_thresholds, totals=totals)
+        skipped = materialize(
+            connection, SKIPPED_DOCUMENTS_SQL, {"min_exposures": settings.min_exposures}, totals=totals
+        )
+        clicked_documents = materialize(connection, CLICKED_DOCUMENTS_SQL, totals=totals)
+        click_pairs = materialize(
+            connection, CLICK_PAIRS_SQL, self._negative_parameters, clicked=clicked, skipped=skipped
+        )
+        relevance_pairs = materialize(
+            connection,
+            RELEVANCE_PAIRS_SQL,
+            {"before": self.before},
+            queries=queries,
+            clicked_documents=clicked_documents,
+        )
         drop(connection, totals, clicked)
-        return OneHopPairs(queries, click, relevance, skipped, opened)
+        return OneHopPairs(queries, click_pairs, relevance_pairs, skipped, clicked_documents)
 
     def redraw_negatives(
-        self, connection: duckdb.DuckDBPyConnection, pairs: OneHopPairs, contradicted: Relation, against: Relation
+        self, connection: duckdb.DuckDBPyConnection, pairs: OneHopPairs, contradicted: Relation, excluded: Relation
     ) -> Relation:
         """Choose other negatives for pairs whose negative is known to be relevant.
 
         Args:
             connection: a connection that holds the relations.
-            pairs: the result of the method `pairs` for all queries in `from_id`.
-            contradicted: pairs that need another negative: tenant, query_id, positive_id, source, and `from_id`, the
-                query whose evidence made the pair.
-            against: documents that must not be negatives of a query: tenant, query_id, doc_id.
+            pairs: the result of the method `pairs` for all queries in `evidence_query_id`.
+            contradicted: pairs that need another negative: tenant, query_id, positive_id, source, and
+                `evidence_query_id`, the query whose evidence made the pair.
+            excluded: documents that must not be negatives of a query: tenant, query_id, doc_id.
 
         Returns:
             tenant, query_id, positive_id, source, negative_id, negative_score. A pair without another candidate has no
             row.
         """
         return materialize(
-            connection, REDRAWN, self._negative_parameters, wanted=contradicted, against=against, **pairs._asdict()
+            connection,
+            REDRAWN_NEGATIVES_SQL,
+            self._negative_parameters,
+            contradicted=contradicted,
+            excluded=excluded,
+            **pairs._asdict(),
         )
 
     @property
     def _negative_parameters(self) -> dict[str, object]:
-        """SQL parameters of `PLACE`."""
+        """SQL parameters of `NEGATIVE_ORDER_SQL`."""
         return {"by_day": self.settings.negative_window == "day"}

@@ -17,7 +17,7 @@ from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, materialize, view
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.mine.days import digests
-from darklode.pipeline.mine.incremental_write import COLUMNS, write_all, write_changes
+from darklode.pipeline.mine.incremental_write import PAIR_COLUMNS, write_all, write_changes
 from darklode.pipeline.mine.multi_hop import find_loans, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop, OneHopPairs
 from darklode.schemas.mined_tables import MINED_PAIRS
@@ -32,7 +32,7 @@ PAIRS_STAGE = Stage(
 
 PATCH_SHARE = 0.05
 """A day's files are rewritten if more than this share of its rows changed; smaller changes go to a patch file beside
-them.
+them. A larger share writes less each night, and leaves a larger patch that every reader has to apply.
 """
 
 
@@ -75,9 +75,9 @@ def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
             write_all(connection, output, _all_pairs(connection, tables, output, settings))
         else:
             changed_parts = [part for day in changed_evidence.days for part in parts_by_day[day]]
-            delta = view(connection, tables.with_parts("click_evidence", changed_parts), "click_evidence")
-            earlier = view(connection, earlier_pairs, "mined_pairs")
-            queries, one_hop_pairs = touched_queries(connection, delta, earlier, changed_evidence, hop)
+            evidence = view(connection, tables.with_parts("click_evidence", changed_parts), "click_evidence")
+            earlier_rows = view(connection, earlier_pairs, "mined_pairs")
+            queries, one_hop_pairs = touched_queries(connection, evidence, earlier_rows, changed_evidence, hop)
             hop_with_pairs = replace(hop, previous=one_hop_pairs)
             pairs = _pairs_of_queries(connection, queries, hop_with_pairs, max_associations, mining.merge)
             write_changes(connection, output, earlier_pairs, recomputed_queries=queries, pairs=pairs, share=PATCH_SHARE)
@@ -87,7 +87,7 @@ def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
 
 
 SHARD_QUERIES = 1 << 12
-"""Minimum number of queries in a shard: each shard reads all tables."""
+"""Minimum number of queries in a shard: each shard reads all tables, whatever its size (not measured)."""
 
 
 class PairSettings(NamedTuple):
@@ -134,9 +134,9 @@ def make_pairs(shard: PairShard) -> Pieces:
     """
     with shard.tables.connect() as connection:
         parameters = {"before": shard.hop.before, "shard": shard.shard, "shards": shard.shards}
-        queries = materialize(connection, SHARE, parameters)
+        queries = materialize(connection, QUERIES_OF_SHARD_SQL, parameters)
         pairs = _pairs_of_queries(connection, queries, shard.hop, shard.max_associations, shard.merge)
-        yield from pieces(connection, f"SELECT {COLUMNS} FROM {pairs}", {}, RESULT_ROWS)
+        yield from pieces(connection, f"SELECT {PAIR_COLUMNS} FROM {pairs}", {}, RESULT_ROWS)
 
 
 def _all_pairs(
@@ -153,12 +153,12 @@ def _all_pairs(
         PairShard(tables, hop, max_associations, merge, number, n_shards, f"progress/{PAIRS_STAGE.name}/{shard_key}")
         for number, shard_key in enumerate(shard_keys, 1)
     ]
-    connection.register("piece", MINED_PAIRS.empty())
-    all_pairs = materialize(connection, f"SELECT {COLUMNS} FROM piece")  # no rows yet, but the columns
+    connection.register("shard_pairs", MINED_PAIRS.empty())
+    all_pairs = materialize(connection, f"SELECT {PAIR_COLUMNS} FROM shard_pairs")  # no rows yet, but the columns
     for rows in chain.from_iterable(spread(make_pairs, shards)):
-        connection.register("piece", rows)
-        connection.execute(f"INSERT INTO {all_pairs} SELECT {COLUMNS} FROM piece")
-    connection.unregister("piece")
+        connection.register("shard_pairs", rows)
+        connection.execute(f"INSERT INTO {all_pairs} SELECT {PAIR_COLUMNS} FROM shard_pairs")
+    connection.unregister("shard_pairs")
     return all_pairs
 
 
@@ -170,10 +170,10 @@ def _pairs_of_queries(
     return multi_hop(connection, queries, loans, hop, max_associations=max_associations, merge=merge)
 
 
-ALL_QUERIES = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before AS DATE)"
+TRAINING_QUERIES_SQL = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before AS DATE)"
 
 # ntile splits the sorted queries into shares whose sizes differ by at most one.
-SHARE = """
+QUERIES_OF_SHARD_SQL = """
     SELECT tenant, query_id FROM (
         SELECT tenant, query_id, ntile($shards) OVER (ORDER BY tenant, query_id) AS shard
         FROM log_queries WHERE date < CAST($before AS DATE)
@@ -181,20 +181,22 @@ SHARE = """
 """
 
 # Queries with new evidence.
-SEEN = "SELECT DISTINCT tenant, query_id FROM {delta} WHERE date < CAST($before AS DATE)"
+QUERIES_WITH_NEW_EVIDENCE_SQL = (
+    "SELECT DISTINCT tenant, query_id FROM {changed_evidence} WHERE date < CAST($before AS DATE)"
+)
 
 # A lender changed if its positives changed, or the first day it lends them: a late day can predate a query's first day.
-CHANGED = """
-    WITH before AS (
+CHANGED_LENDERS_SQL = """
+    WITH earlier_click_pairs AS (
         SELECT tenant, query_id, positive_id, date
-        FROM {earlier} SEMI JOIN {seen} USING (tenant, query_id) WHERE source = 'click_one_hop'
-    ), differ AS (
-        (SELECT tenant, query_id, positive_id, date FROM {click} EXCEPT FROM before)
+        FROM {earlier_pairs} SEMI JOIN {updated_queries} USING (tenant, query_id) WHERE source = 'click_one_hop'
+    ), changed_pairs AS (
+        (SELECT tenant, query_id, positive_id, date FROM {click_pairs} EXCEPT FROM earlier_click_pairs)
         UNION ALL
-        (FROM before EXCEPT SELECT tenant, query_id, positive_id, date FROM {click})
+        (FROM earlier_click_pairs EXCEPT SELECT tenant, query_id, positive_id, date FROM {click_pairs})
     )
     SELECT DISTINCT tenant, query_id FROM (
-        SELECT tenant, query_id FROM differ
+        SELECT tenant, query_id FROM changed_pairs
         UNION ALL
         SELECT tenant, query_id FROM log_queries WHERE list_contains($days, CAST(date AS VARCHAR))
     )
@@ -202,20 +204,22 @@ CHANGED = """
 
 # A borrowed negative is the lender's own negative, unless it contradicts a positive of the borrower: then any exposure
 # of the lender may matter.
-TOUCHED = """
-    WITH drawn AS (
-        SELECT tenant, query_id AS via_query_id, positive_id, 'click_multi_hop' AS source, negative_id FROM {click}
+TOUCHED_QUERIES_SQL = """
+    WITH lent_pairs AS (
+        SELECT tenant, query_id AS via_query_id, positive_id, 'click_multi_hop' AS source, negative_id
+        FROM {click_pairs}
         UNION ALL
-        SELECT tenant, query_id, positive_id, 'relevance_multi_hop', negative_id FROM {relevance}
+        SELECT tenant, query_id, positive_id, 'relevance_multi_hop', negative_id FROM {relevance_pairs}
     )
     SELECT tenant, query_id FROM (
-        SELECT tenant, query_id FROM {seen}
+        SELECT tenant, query_id FROM {updated_queries}
         UNION
-        SELECT DISTINCT a.tenant, a.query_id FROM associations a SEMI JOIN {changed} c
+        SELECT DISTINCT a.tenant, a.query_id FROM associations a SEMI JOIN {changed_lenders} c
           ON c.tenant = a.tenant AND c.query_id = a.associated_query_id
         UNION
-        SELECT tenant, e.query_id FROM {earlier} e JOIN drawn d USING (tenant, via_query_id, positive_id, source)
-        WHERE e.negative_id IS DISTINCT FROM d.negative_id
+        SELECT tenant, e.query_id
+        FROM {earlier_pairs} e JOIN lent_pairs l USING (tenant, via_query_id, positive_id, source)
+        WHERE e.negative_id IS DISTINCT FROM l.negative_id
     ) SEMI JOIN (FROM log_queries WHERE date < CAST($before AS DATE)) USING (tenant, query_id)
 """
 
@@ -252,19 +256,23 @@ def find_changed_evidence(
 
 def all_queries(connection: duckdb.DuckDBPyConnection, hop: OneHop) -> Relation:
     """All queries before the test period: tenant and query_id."""
-    return materialize(connection, ALL_QUERIES, {"before": hop.before})
+    return materialize(connection, TRAINING_QUERIES_SQL, {"before": hop.before})
 
 
 def touched_queries(
-    connection: duckdb.DuckDBPyConnection, delta: Relation, earlier: Relation, news: ChangedEvidence, hop: OneHop
+    connection: duckdb.DuckDBPyConnection,
+    changed_evidence: Relation,
+    earlier_pairs: Relation,
+    changes: ChangedEvidence,
+    hop: OneHop,
 ) -> tuple[Relation, OneHopPairs]:
     """Find the queries whose pairs may have changed.
 
     Args:
         connection: a connection with the tables that `hop` reads, and associations.
-        delta: rows of `click_evidence` of the days in `news`.
-        earlier: the pairs of the last run.
-        news: the days whose evidence changed since then.
+        changed_evidence: rows of `click_evidence` of the days in `changes`.
+        earlier_pairs: the pairs of the last run.
+        changes: the days whose evidence changed since then.
         hop: makes one-hop pairs, to detect lenders whose pairs changed.
 
     Returns:
@@ -272,19 +280,26 @@ def touched_queries(
             queries with new evidence, so that the caller need not compute these again.
     """
     before_test = {"before": hop.before}
-    seen_queries = materialize(connection, SEEN, before_test, delta=delta)
-    one_hop_pairs = hop.pairs(connection, seen_queries)
-    changed_days = {"days": list(news.days)}
+    updated_queries = materialize(
+        connection, QUERIES_WITH_NEW_EVIDENCE_SQL, before_test, changed_evidence=changed_evidence
+    )
+    one_hop_pairs = hop.pairs(connection, updated_queries)
+    changed_days = {"days": list(changes.days)}
     changed_lenders = materialize(
-        connection, CHANGED, changed_days, earlier=earlier, seen=seen_queries, click=one_hop_pairs.click
+        connection,
+        CHANGED_LENDERS_SQL,
+        changed_days,
+        earlier_pairs=earlier_pairs,
+        updated_queries=updated_queries,
+        click_pairs=one_hop_pairs.click_pairs,
     )
     touched = materialize(
         connection,
-        TOUCHED,
+        TOUCHED_QUERIES_SQL,
         before_test,
-        seen=seen_queries,
-        changed=changed_lenders,
-        earlier=earlier,
+        updated_queries=updated_queries,
+        changed_lenders=changed_lenders,
+        earlier_pairs=earlier_pairs,
         **one_hop_pairs._asdict(),
     )
     drop(connection, changed_lenders)

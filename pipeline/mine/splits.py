@@ -18,65 +18,70 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.relations import Relation, materialize, view
 from darklode.pipeline.mine.days import chain_fingerprints, digests
-from darklode.pipeline.mine.tiers import LOTS
+from darklode.pipeline.mine.tiers import N_HASH_VALUES
 from darklode.schemas.tables import TABLES
 
 MINED_SPLITS = Stage("mined_splits", 3, ("log_queries",), ("query_clusters", "query_keys"))
 
-NUMBERED = """
+# `n`: number of a query, from 0, in order of its first day.
+NUMBERED_QUERIES_SQL = """
     SELECT row_number() OVER (ORDER BY date, tenant, query_id) - 1 AS n, tenant, query_id, normal_form AS text, date
     FROM log_queries
 """
-OF_NEW = "SELECT * FROM {numbered} WHERE n >= $new"
+NEW_QUERIES_SQL = "SELECT * FROM {numbered_queries} WHERE n >= $first_new"
 
 # Keys of earlier queries are in files by day; only those that a new query shares are needed.
-SHARED = """
-    SELECT d.first + place AS n, key FROM (FROM {kept} SEMI JOIN {new} USING (key))
-    JOIN (SELECT date, min(n) AS first FROM {numbered} GROUP BY date) d USING (date)
-    UNION ALL FROM {new}
+SHARED_KEYS_SQL = """
+    SELECT days.first_n + place AS n, key FROM (FROM {known_keys} SEMI JOIN {new_keys} USING (key))
+    JOIN (SELECT date, min(n) AS first_n FROM {numbered_queries} GROUP BY date) days USING (date)
+    UNION ALL FROM {new_keys}
 """
 
-NEAREST = """
-    SELECT n, min(first) AS near FROM {new} JOIN (SELECT key, min(n) AS first FROM {keys} GROUP BY key) USING (key)
-    GROUP BY n ORDER BY n
+NEAREST_QUERY_SQL = """
+    SELECT n, min(first_n) AS nearest
+    FROM {new_keys} JOIN (SELECT key, min(n) AS first_n FROM {keys} GROUP BY key) USING (key) GROUP BY n ORDER BY n
 """
 
-KNOWN_CLUSTERS = """
-    SELECT q.n, c.n AS root FROM known k JOIN {numbered} q USING (tenant, query_id)
-    JOIN {numbered} c ON c.tenant = k.tenant AND c.query_id = k.cluster_id
+KNOWN_CLUSTERS_SQL = """
+    SELECT q.n, c.n AS root FROM known_clusters k JOIN {numbered_queries} q USING (tenant, query_id)
+    JOIN {numbered_queries} c ON c.tenant = k.tenant AND c.query_id = k.cluster_id
 """
 
-QUERY_SPLITS = """
-    SELECT q.*, CASE WHEN r.near < q.n THEN r.near END AS near, c.query_id AS cluster_id,
+QUERY_SPLITS_SQL = """
+    SELECT q.*, CASE WHEN r.nearest < q.n THEN r.nearest END AS nearest, c.query_id AS cluster_id,
            CASE WHEN q.date >= CAST($test_from AS DATE) THEN 'test'
-                WHEN md5_number_lower(concat_ws(chr(0), $seed, 'split', c.tenant, c.query_id)) / $lots < $validation
-                THEN 'validation' ELSE 'train' END AS side
-    FROM {numbered} q JOIN roots r USING (n) JOIN {numbered} c ON c.n = r.root
-    WHERE q.n >= $new OR q.n IN (SELECT n FROM {keys})
+                WHEN md5_number_lower(concat_ws(chr(0), $seed, 'split', c.tenant, c.query_id)) / $n_hashes < $validation
+                THEN 'validation' ELSE 'train' END AS drawn_split
+    FROM {numbered_queries} q JOIN cluster_roots r USING (n) JOIN {numbered_queries} c ON c.n = r.root
+    WHERE q.n >= $first_new OR q.n IN (SELECT n FROM {keys})
 """
 
-IN_BOTH_SPLITS = """
-    WITH firsts AS (
-        SELECT key, min(n) FILTER (side = 'train') AS train, min(n) FILTER (side = 'validation') AS validation
-        FROM {keys} JOIN {sided} USING (n) GROUP BY key
+QUERIES_IN_BOTH_SPLITS_SQL = """
+    WITH first_queries AS (
+        SELECT key, min(n) FILTER (drawn_split = 'train') AS train,
+               min(n) FILTER (drawn_split = 'validation') AS validation
+        FROM {keys} JOIN {query_splits} USING (n) GROUP BY key
     )
-    SELECT DISTINCT n FROM {new} JOIN {sided} USING (n) JOIN firsts USING (key)
-    WHERE (side = 'train' AND validation < n) OR (side = 'validation' AND train < n)
+    SELECT DISTINCT n FROM {new_keys} JOIN {query_splits} USING (n) JOIN first_queries USING (key)
+    WHERE (drawn_split = 'train' AND validation < n) OR (drawn_split = 'validation' AND train < n)
 """
 
-OF_A_DAY = """
+CLUSTERS_OF_A_DAY_SQL = """
     SELECT s.tenant, s.query_id, s.date, p.query_id AS near_query_id, s.cluster_id,
-           CASE WHEN t.n IS NULL THEN s.side END AS split
-    FROM {sided} s LEFT JOIN {numbered} p ON p.n = s.near LEFT JOIN {torn} t ON t.n = s.n
+           CASE WHEN b.n IS NULL THEN s.drawn_split END AS split
+    FROM {query_splits} s LEFT JOIN {numbered_queries} p ON p.n = s.nearest
+    LEFT JOIN {queries_in_both_splits} b ON b.n = s.n
     WHERE s.date = CAST($day AS DATE) ORDER BY s.tenant, s.query_id
 """
 
-KEYS_OF_A_DAY = """
+KEYS_OF_A_DAY_SQL = """
     SELECT DISTINCT CAST($day AS DATE) AS date, CAST(n - $first AS INTEGER) AS place, key
-    FROM {new} WHERE n >= $first AND n < $end ORDER BY place, key
+    FROM {new_keys} WHERE n >= $first AND n < $end ORDER BY place, key
 """
 
-BOUNDS = "SELECT min(n) AS first, max(n) + 1 AS end FROM {numbered} WHERE date = CAST($day AS DATE)"
+QUERY_NUMBERS_OF_A_DAY_SQL = (
+    "SELECT min(n) AS first, max(n) + 1 AS end FROM {numbered_queries} WHERE date = CAST($day AS DATE)"
+)
 
 
 @dataclass(frozen=True)
@@ -96,12 +101,12 @@ class SplitRule:
 
     @property
     def parameters(self) -> dict[str, object]:
-        """SQL parameters of `QUERY_SPLITS`."""
+        """SQL parameters of `QUERY_SPLITS_SQL`."""
         return {
             "validation": self.validation_share,
             "test_from": self.test_from or date.max,
             "seed": self.seed,
-            "lots": LOTS,
+            "n_hashes": N_HASH_VALUES,
         }
 
 
@@ -125,17 +130,20 @@ def mined_splits(tables: Tables, output: Output, *, validation_share: float, tes
     missing_days = [day for day in chain if day not in done_days]
     if missing_days:
         with tables.connect() as connection:
-            known = pa.concat_tables(known_clusters).select(["tenant", "query_id", "cluster_id"])
-            connection.register("known", known)
+            clusters = pa.concat_tables(known_clusters).select(["tenant", "query_id", "cluster_id"])
+            connection.register("known_clusters", clusters)
             known_keys = view(connection, output.current_tables("query_keys"), "query_keys")
             rule = SplitRule(validation_share, test_from, seed)
             relations = _assign_splits(connection, known_keys, missing_days[0], rule)
             for day in missing_days:
-                bounds = connection.sql(BOUNDS.format(**relations), params={"day": day}).to_arrow_table().to_pylist()[0]
+                numbers_sql = QUERY_NUMBERS_OF_A_DAY_SQL.format(**relations)
+                bounds = connection.sql(numbers_sql, params={"day": day}).to_arrow_table().to_pylist()[0]
                 with output.unit(day, chain[day]):
-                    output.write_answer("query_clusters", connection, OF_A_DAY.format(**relations), {"day": day})
                     output.write_answer(
-                        "query_keys", connection, KEYS_OF_A_DAY.format(**relations), {"day": day, **bounds}
+                        "query_clusters", connection, CLUSTERS_OF_A_DAY_SQL.format(**relations), {"day": day}
+                    )
+                    output.write_answer(
+                        "query_keys", connection, KEYS_OF_A_DAY_SQL.format(**relations), {"day": day, **bounds}
                     )
     rows = sum(part.rows for part in output.parts["query_clusters"])
     output.count(FunnelStep("mined_splits", "queries", tables.rows("log_queries"), "queries", rows))
@@ -147,30 +155,46 @@ def _assign_splits(
     """Assign new queries to clusters and splits.
 
     Args:
-        connection: a connection with the table log_queries, and `known`: the clusters of the queries before `first`.
+        connection: a connection with the table log_queries, and `known_clusters`: the clusters of the queries before
+            `first`.
         known_keys: rows of `query_keys` of the queries before `first`.
         first: first day of new queries.
         rule: how clusters are assigned to splits.
 
     Returns:
-        Relations by name: `numbered`, `sided` (splits of the new queries, and of those that share a key with one),
-            `torn` (near-duplicates in both splits) and `new` (keys of new queries).
+        Relations by placeholder name: `numbered_queries`, `query_splits` (splits of the new queries, and of those that
+            share a key with one), `queries_in_both_splits` (new queries with near-duplicates in both) and `new_keys`.
     """
-    numbered = materialize(connection, NUMBERED)
-    count_known_sql = f"SELECT count(*) FROM {numbered} WHERE date < CAST($first AS DATE)"
+    numbered_queries = materialize(connection, NUMBERED_QUERIES_SQL)
+    count_known_sql = f"SELECT count(*) FROM {numbered_queries} WHERE date < CAST($first AS DATE)"
     # Queries are numbered by date, so the number of known queries is the number of the first new one.
-    first_new = {"new": connection.sql(count_known_sql, params={"first": first}).fetchall()[0][0]}
-    new_keys = near_keys(connection, materialize(connection, OF_NEW, first_new, numbered=numbered))
-    keys = materialize(connection, SHARED, kept=known_keys, new=new_keys, numbered=numbered)
-    nearest_rows = connection.sql(NEAREST.format(new=new_keys, keys=keys)).to_arrow_table()
-    known_clusters = connection.sql(KNOWN_CLUSTERS.format(numbered=numbered)).to_arrow_table()
-    n_queries = connection.sql(f"SELECT count(*) FROM {numbered}").fetchall()[0][0]
-    links = [(known_clusters["n"], known_clusters["root"]), (nearest_rows["n"], nearest_rows["near"])]
+    new_bound = {"first_new": connection.sql(count_known_sql, params={"first": first}).fetchall()[0][0]}
+    new_keys = near_keys(
+        connection, materialize(connection, NEW_QUERIES_SQL, new_bound, numbered_queries=numbered_queries)
+    )
+    keys = materialize(
+        connection, SHARED_KEYS_SQL, known_keys=known_keys, new_keys=new_keys, numbered_queries=numbered_queries
+    )
+    nearest_rows = connection.sql(NEAREST_QUERY_SQL.format(new_keys=new_keys, keys=keys)).to_arrow_table()
+    known_clusters = connection.sql(KNOWN_CLUSTERS_SQL.format(numbered_queries=numbered_queries)).to_arrow_table()
+    n_queries = connection.sql(f"SELECT count(*) FROM {numbered_queries}").fetchall()[0][0]
+    links = [(known_clusters["n"], known_clusters["root"]), (nearest_rows["n"], nearest_rows["nearest"])]
     parents = build_parents(n_queries, links)
-    connection.register("roots", pa.table({"n": np.arange(n_queries), "near": parents, "root": find_roots(parents)}))
-    sided = materialize(connection, QUERY_SPLITS, rule.parameters | first_new, numbered=numbered, keys=keys)
-    torn = materialize(connection, IN_BOTH_SPLITS, keys=keys, new=new_keys, sided=sided)
-    return {"numbered": numbered, "sided": sided, "torn": torn, "new": new_keys}
+    connection.register(
+        "cluster_roots", pa.table({"n": np.arange(n_queries), "nearest": parents, "root": find_roots(parents)})
+    )
+    query_splits = materialize(
+        connection, QUERY_SPLITS_SQL, rule.parameters | new_bound, numbered_queries=numbered_queries, keys=keys
+    )
+    queries_in_both_splits = materialize(
+        connection, QUERIES_IN_BOTH_SPLITS_SQL, keys=keys, new_keys=new_keys, query_splits=query_splits
+    )
+    return {
+        "numbered_queries": numbered_queries,
+        "query_splits": query_splits,
+        "queries_in_both_splits": queries_in_both_splits,
+        "new_keys": new_keys,
+    }
 
 
 def build_parents(size: int, links: Sequence[tuple[pa.ChunkedArray, pa.ChunkedArray]]) -> NDArray[np.int64]:

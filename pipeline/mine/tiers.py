@@ -4,8 +4,8 @@ Pairs are sampled, not queries: a few queries have most of the pairs, so samplin
 random.
 """
 
-LOTS = 2**64
-"""Number of values of `md5_number_lower`: dividing by it gives a random number from 0 to 1."""
+N_HASH_VALUES = 2**64
+"""Number of values of `md5_number_lower`: a hash divided by it is a random number from 0 to 1."""
 
 MEDIAN_TIER_SHARE = 0.167  # ScalingNote, Table 1: 19.6 of 117.8 million pairs
 SMALL_TIER_SHARE = 0.0076  # 0.9 of 117.8 million, all in median, too
@@ -17,10 +17,11 @@ TIERS = ("small", "median", "large")
 def tier_of(pair: str) -> str:
     """SQL of the smallest tier that contains a (query, positive), whatever its sources.
 
-    Its parameters are `$seed`, `$lots` (`LOTS`), `$small` and `$median`: the seed, and the tiers' shares of the pairs.
+    Its parameters: `$seed`, `$n_hashes` (`N_HASH_VALUES`), and `$small` and `$median`, the tiers' shares of the pairs.
 
     Args:
         pair: SQL name of rows with tenant, query_id and positive_id.
     """
-    lot = f"md5_number_lower(concat_ws(chr(0), $seed, 'tier', {pair}.tenant, {pair}.query_id, {pair}.positive_id))"
-    return f"CASE WHEN {lot} / $lots < $small THEN 'small' WHEN {lot} / $lots < $median THEN 'median' ELSE 'large' END"
+    key = f"{pair}.tenant, {pair}.query_id, {pair}.positive_id"
+    random_sql = f"md5_number_lower(concat_ws(chr(0), $seed, 'tier', {key})) / $n_hashes"
+    return f"CASE WHEN {random_sql} < $small THEN 'small' WHEN {random_sql} < $median THEN 'median' ELSE 'large' END"

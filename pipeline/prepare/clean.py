@@ -17,14 +17,14 @@ from darklode.pipeline.base.personal_data import mask
 from darklode.pipeline.base.segmentation import count_words
 from darklode.pipeline.prepare.cluster_sampling import pick_representatives
 from darklode.pipeline.prepare.filters import FilterResult, drop_duplicates, drop_extremes
-from darklode.pipeline.prepare.language import LANGUAGE, drop_other_languages
+from darklode.pipeline.prepare.language import LANGUAGE_REASON, drop_other_languages
 from darklode.pipeline.prepare.noise import drop_noise
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import CLEANED_QUERIES, RAW_QUERIES
 
 CLEAN = Stage("clean", 4, ("raw_queries", "documents"), ("cleaned_queries",))
 
-REMEDIES = {
+SETTING_OF_STEP = {
     "clean.noise": "clean.noise (false keeps all)",
     "clean.length": "clean.min_percentile and clean.max_percentile",
     "clean.duplicates": "clean.deduplicate (false keeps all)",
@@ -84,12 +84,12 @@ def _most_common(reasons: Counter[str]) -> str:
 def _remedy(step: str, steps: Mapping[str, Counter[str]], settings: CleanSettings) -> str:
     """Sentence on the setting that loosens a step; empty for an unknown step."""
     if step == "clean.language":
-        language = steps[step].most_common(1)[0][0].removeprefix(f"{LANGUAGE} ")
+        language = steps[step].most_common(1)[0][0].removeprefix(f"{LANGUAGE_REASON} ")
         language_list = ", ".join(settings.languages)
         return (
             f"clean.language keeps {language_list}: set clean.language={language}, or null to keep every language; or "
         )
-    return f"Loosen {REMEDIES[step]}; or " if step in REMEDIES else ""
+    return f"Loosen {SETTING_OF_STEP[step]}; or " if step in SETTING_OF_STEP else ""
 
 
 def _filters(tables: Tables, settings: CleanSettings, seed: int) -> list[tuple[str, Filter]]:

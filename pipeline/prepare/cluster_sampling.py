@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-FIT_QUERIES = 50_000  # sample on which n-grams and SVD are fitted
-BATCH = 20_000  # queries encoded at a time, to bound memory
+MIN_FIT_QUERIES = 50_000  # sample on which n-grams and SVD are fitted
+ENCODE_BATCH = 20_000  # queries encoded at a time, to bound memory
 DIMENSIONS = 64  # length of the vectors after the SVD
-FULL_BATCH_QUERIES = 20_000  # up to this number plain k-means is fast enough; above it, mini-batches are used
+MAX_FULL_BATCH_QUERIES = 20_000  # up to this number plain k-means is fast enough; above it, mini-batches are used
 
 
 def pick_representatives(queries: pa.Table, settings: CleanSettings, seed: int, tables: Tables) -> FilterResult:
@@ -86,7 +86,7 @@ def k_means(vectors: NDArray[np.float32], k: int, seed: int) -> tuple[NDArray[np
         return np.arange(k, dtype=np.int32), np.zeros(k, np.float32)
     from sklearn.cluster import KMeans, MiniBatchKMeans
 
-    if len(vectors) <= FULL_BATCH_QUERIES:
+    if len(vectors) <= MAX_FULL_BATCH_QUERIES:
         model = KMeans(k, n_init=1, max_iter=50, random_state=seed)
     else:
         model = MiniBatchKMeans(k, init="random", n_init=1, batch_size=8192, max_iter=10, random_state=seed)
@@ -115,7 +115,7 @@ def _nearest(labels: NDArray[np.int32], distances: NDArray[np.float32], keep: in
 class QueryLsa:
     """TF-IDF of character 3- to 5-grams within words, reduced by truncated SVD (latent semantic analysis).
 
-    Fitted on all queries of a small log, and on every n-th query of a large one: fewer than 2 · FIT_QUERIES.
+    Fitted on all queries of a small log, and on every n-th query of a large one: fewer than 2 · MIN_FIT_QUERIES.
     """
 
     def __init__(self, grams: TfidfVectorizer, svd: TruncatedSVD | None) -> None:
@@ -129,7 +129,7 @@ class QueryLsa:
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        sample = texts[:: max(1, len(texts) // FIT_QUERIES)]
+        sample = texts[:: max(1, len(texts) // MIN_FIT_QUERIES)]
         grams = TfidfVectorizer(
             analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True, max_features=100_000, dtype=np.float32
         )
@@ -148,7 +148,7 @@ class QueryLsa:
             return np.zeros((len(texts), 1), np.float32)
         from sklearn.preprocessing import normalize
 
-        batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+        batches = [texts[start : start + ENCODE_BATCH] for start in range(0, len(texts), ENCODE_BATCH)]
         with threadpool_limits(1):
             reduced = [self._svd.transform(self._grams.transform(batch)) for batch in batches]
         return np.asarray(normalize(np.vstack(reduced)), np.float32)

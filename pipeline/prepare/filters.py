@@ -52,7 +52,7 @@ class FilterResult:
         queries: pa.Table,
         kept_for: NDArray[np.int64],
         reason: str,
-        standing: NDArray[np.int64] | None = None,
+        represented_by: NDArray[np.int64] | None = None,
         facts: Mapping[str, float] | None = None,
     ) -> "FilterResult":
         """The result that drops each query for which another row is kept.
@@ -61,12 +61,12 @@ class FilterResult:
             queries: all input queries.
             kept_for: for each query the row that is kept in its place; its own row number if it is kept.
             reason: reason of the dropped queries.
-            standing: for each query the row that represents it, −1 for none; None: the row in `kept_for`.
+            represented_by: for each query the row that represents it, −1 for none; None: the row in `kept_for`.
             facts: values for the stage's manifest.
         """
         dropped = kept_for != np.arange(queries.num_rows)
-        standing = kept_for if standing is None else standing
-        ids = flat(queries["query_id"]).take(pa.array(standing, mask=standing < 0))
+        represented_by = kept_for if represented_by is None else represented_by
+        ids = flat(queries["query_id"]).take(pa.array(represented_by, mask=represented_by < 0))
         null = pa.scalar(None, pa.string())
         reasons = pc.if_else(pa.array(dropped), reason, null)
         return cls(queries, reasons, pc.if_else(pa.array(dropped), ids, null), facts or {})

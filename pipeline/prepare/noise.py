@@ -22,7 +22,7 @@ _TYPES = "const let var final int str string String float double bool boolean au
 _KEYWORDS = [*_TYPES, *"return await raise new yield if elif else for in while with except as lambda".split()]
 _ARGUMENT = r"=|[\"'\[{]|\w\(|\)\s*\.\s*\w+\("
 
-ONE_LINE = (
+ONE_LINE_CODE = (
     # name = value, spaces around the sign; `num_cpus=4` may be the name of a setting that somebody looks for
     rf"^\s*(?:(?:{'|'.join(_TYPES)})\s+)?{_PATH}(?:\s*,\s*{_PATH})*(?:\s*:\s*[\w.\[\], |]+)?\s+[-+*/|&%]?=\s+"
     r"(?:-?[\w.]+\s*;?\s*|[^?]*[(\[{\"'][^?]*)$"
@@ -39,7 +39,7 @@ PROSE = r"[\pL]{2,}\s+[\pL]{2,}"
 """Two adjacent words, which a line of code does not have outside of strings and keywords."""
 
 # RE2 patterns, tried in this order; the first that matches names the reason.
-PATTERNS = {
+NOISE_PATTERNS = {
     "empty": r"^\s*$",
     "stack trace": (
         r"Traceback \(most recent call last\)|(?m:^\s+at [\w$.<>]+\(|^\s*File \".+\", line \d+)"
@@ -64,13 +64,13 @@ PATTERNS = {
     "no words": r"^[^\pL]*$",
 }
 
-QUOTED = {
+QUOTED_LINES = {
     "stack trace": r"(?m)^(?:\s.*|Traceback.*|Caused by.*|[\w.]+(?:Error|Exception)\b.*|goroutine.*)$",
     "log line": rf"(?m)^.*\b{_LEVEL}.*$",
 }
 """Lines written by a program, by reason; questions in them, such as `did you mean 'x'?`, are ignored."""
 
-ASKS = (
+QUESTION_PATTERN = (
     r"(?i)[\pL\pN)\]}\"'`’”»][?？؟]+[\"')\]]?(?:\s+[^\s:=;{}]|\s*$)|(?m:[\pL\pN)\]}\"'`’”»]\s[?？؟]+\s*$)"
     r"|\bhow (?:do|does|did|to|can|could|should|would|is|are|come|much|many)\b"
     r"|\bwhy (?:is|are|am|do|does|did|can|would|isn't|aren't|don't|doesn't|won't)\b"
@@ -80,7 +80,7 @@ ASKS = (
 )
 """A question mark at the end of a word or line, or the start of an English question."""
 
-ASKABLE = ("stack trace", "log line", "code", "cut off")
+REASONS_KEPT_WITH_QUESTION = ("stack trace", "log line", "code", "cut off")
 """Reasons that do not apply to rows with a question: somebody quotes such text and asks about it."""
 
 
@@ -90,17 +90,17 @@ def drop_noise(queries: pa.Table, settings: CleanSettings) -> FilterResult:
         return FilterResult.all_kept(queries)
     text = flat(queries["text"])
     reasons = pa.nulls(queries.num_rows, pa.string())
-    for reason in reversed(PATTERNS):  # reversed, so that the first matching pattern gives the reason
+    for reason in reversed(NOISE_PATTERNS):  # reversed, so that the first matching pattern gives the reason
         reasons = pc.if_else(_is_noise(reason, text), reason, reasons)
     return FilterResult.by_reason(queries, reasons)
 
 
 def _is_noise(reason: str, text: pa.StringArray) -> pa.BooleanArray:
     """Whether each text is noise for this reason."""
-    matches = pc.match_substring_regex(text, PATTERNS[reason])
+    matches = pc.match_substring_regex(text, NOISE_PATTERNS[reason])
     if reason == "code":
         matches = pc.or_(matches, _is_one_line_code(text))
-    if reason not in ASKABLE or not matches.true_count:
+    if reason not in REASONS_KEPT_WITH_QUESTION or not matches.true_count:
         return matches
     return pc.replace_with_mask(matches, matches, pc.invert(_has_question(reason, text.filter(matches))))
 
@@ -108,10 +108,10 @@ def _is_noise(reason: str, text: pa.StringArray) -> pa.BooleanArray:
 def _is_one_line_code(text: pa.StringArray) -> pa.BooleanArray:
     """Whether each text is one line of code without prose."""
     prose = pc.match_substring_regex(pc.replace_substring_regex(text, QUOTED_OR_KEYWORD, ";"), PROSE)
-    return pc.and_not(pc.match_substring_regex(text, ONE_LINE), prose)
+    return pc.and_not(pc.match_substring_regex(text, ONE_LINE_CODE), prose)
 
 
 def _has_question(reason: str, text: pa.StringArray) -> pa.BooleanArray:
-    """Whether each text has a question outside of the lines in `QUOTED`."""
-    unquoted_text = pc.replace_substring_regex(text, QUOTED[reason], "") if reason in QUOTED else text
-    return pc.match_substring_regex(unquoted_text, ASKS)
+    """Whether each text has a question outside of the lines in `QUOTED_LINES`."""
+    unquoted_text = pc.replace_substring_regex(text, QUOTED_LINES[reason], "") if reason in QUOTED_LINES else text
+    return pc.match_substring_regex(unquoted_text, QUESTION_PATTERN)

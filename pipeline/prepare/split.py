@@ -16,25 +16,29 @@ from darklode.schemas.tables import QUERIES
 
 SPLIT = Stage("split", 3, ("cleaned_queries",), ("queries",))
 
-CLUSTERS = "SELECT dense_rank() OVER (ORDER BY tenant, cluster_id) - 1 AS cluster FROM {given} ORDER BY n"
-SHARED = """
+CLUSTER_NUMBERS_SQL = "SELECT dense_rank() OVER (ORDER BY tenant, cluster_id) - 1 AS cluster FROM {queries} ORDER BY n"
+SHARED_KEYS_SQL = """
     SELECT n, dense_rank() OVER (ORDER BY key) - 1 AS key
     FROM (FROM {keys} QUALIFY count(*) OVER (PARTITION BY key) > 1)
 """
 
-SPLITS = np.array(["test", "validation", "train"])
+SPLITS_TO_FILL = np.array(["test", "validation", "train"])
 """Order in which splits are filled with clusters; see `assign`."""
 
-IN_ORDER = ("train", "validation", "test")
+SPLIT_FOLDERS = ("train", "validation", "test")
 """Order in which splits are written: one folder per split, so that readers of files find them by name."""
 
 
-GENERATED = "generated_queries"
-KEPT = "FROM queries SEMI JOIN (FROM generated_queries WHERE kept) USING (tenant, query_id) ORDER BY ALL"
+GENERATED_TABLE = "generated_queries"
+ACCEPTED_QUERIES_SQL = (
+    "FROM queries SEMI JOIN (FROM generated_queries WHERE kept) USING (tenant, query_id) ORDER BY ALL"
+)
 
-LEARNED = """
-    SELECT g.* FROM given g SEMI JOIN tenants USING (tenant)
-    WHERE n NOT IN (SELECT g.n FROM {keys} g JOIN {keys} h USING (key) WHERE g.n < $count AND h.n >= $count)
+# Generated queries that are near-duplicates of no held-out query. `n` numbers the generated queries from 0, then the
+# held-out ones, so a number from `$n_generated` on is held out.
+ELIGIBLE_QUERIES_SQL = """
+    SELECT g.* FROM generated g SEMI JOIN query_tenants USING (tenant)
+    WHERE n NOT IN (SELECT g.n FROM {keys} g JOIN {keys} h USING (key) WHERE g.n < $n_generated AND h.n >= $n_generated)
     ORDER BY tenant, query_id
 """
 
@@ -67,7 +71,7 @@ def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int)
     rows = QUERIES.rows({name: queries[name] for name in queries.column_names} | {"split": splits})
     generated_queries = _read_generated(settings.generated_queries) if settings.generated_queries else rows.slice(0, 0)
     added_queries = _training_queries(rows, generated_queries) if generated_queries.num_rows else generated_queries
-    for name in IN_ORDER:
+    for name in SPLIT_FOLDERS:
         split_rows = rows.filter(pa.array(splits == name))
         output.write("queries", pa.concat_tables([split_rows, added_queries]) if name == "train" else split_rows, name)
     n_in = len(clusters) + generated_queries.num_rows
@@ -78,7 +82,7 @@ def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int)
 
 def _read_generated(folder: str) -> pa.Table:
     """Accepted generated queries of a run of `darklode generate`."""
-    return Run(folder).tables(QUERIES.name, GENERATED).sql(KEPT).cast(QUERIES.schema)
+    return Run(folder).tables(QUERIES.name, GENERATED_TABLE).sql(ACCEPTED_QUERIES_SQL).cast(QUERIES.schema)
 
 
 def _training_queries(query_rows: pa.Table, generated: pa.Table) -> pa.Table:
@@ -88,11 +92,11 @@ def _training_queries(query_rows: pa.Table, generated: pa.Table) -> pa.Table:
     numbered = generated.append_column("n", pa.array(np.arange(generated.num_rows)))
     with scratch() as connection:
         connection.register("texts", texts.append_column("n", pa.array(np.arange(texts.num_rows))))
-        connection.register("given", numbered)
-        connection.register("tenants", query_rows.select(["tenant"]))
+        connection.register("generated", numbered)
+        connection.register("query_tenants", query_rows.select(["tenant"]))
         keys = near_keys(connection, materialize(connection, "FROM texts"))
-        query = LEARNED.format(keys=keys)
-        eligible = connection.sql(query, params={"count": generated.num_rows}).to_arrow_table()
+        query = ELIGIBLE_QUERIES_SQL.format(keys=keys)
+        eligible = connection.sql(query, params={"n_generated": generated.num_rows}).to_arrow_table()
     maxima = query_rows.group_by("tenant").aggregate([("cluster_id", "max")])
     last_cluster = dict(zip(maxima["tenant"].to_pylist(), maxima["cluster_id_max"].to_pylist(), strict=True))
     offsets = np.array([last_cluster[tenant] for tenant in eligible["tenant"].to_pylist()], np.int64)
@@ -113,10 +117,10 @@ def connected_components(queries: pa.Table) -> NDArray[np.int64]:
     from scipy.sparse import coo_matrix, csgraph
 
     with scratch() as connection:
-        connection.register("cleaned", queries.append_column("n", pa.array(np.arange(queries.num_rows))))
-        query_keys = materialize(connection, "SELECT n, tenant, cluster_id, text FROM cleaned")
-        clusters = connection.sql(CLUSTERS.format(given=query_keys)).fetchnumpy()["cluster"]
-        shared = connection.sql(SHARED.format(keys=near_keys(connection, query_keys))).fetchnumpy()
+        connection.register("cleaned_queries", queries.append_column("n", pa.array(np.arange(queries.num_rows))))
+        query_keys = materialize(connection, "SELECT n, tenant, cluster_id, text FROM cleaned_queries")
+        clusters = connection.sql(CLUSTER_NUMBERS_SQL.format(queries=query_keys)).fetchnumpy()["cluster"]
+        shared = connection.sql(SHARED_KEYS_SQL.format(keys=near_keys(connection, query_keys))).fetchnumpy()
     n_clusters, n_keys = (int(column.max(initial=-1)) + 1 for column in (clusters, shared["key"]))
     edges = clusters[shared["n"]], n_clusters + shared["key"]
     size = n_clusters + n_keys
@@ -138,7 +142,7 @@ def assign(clusters: NDArray[np.integer], settings: SplitSettings, seed: int) ->
     midpoints[order] = (ends - sizes[order] / 2) / len(clusters)
     test_end = settings.test_share
     validation_end = test_end + (1 - test_end) * settings.validation_share
-    return SPLITS[np.searchsorted([test_end, validation_end], midpoints, side="right")][cluster_index]
+    return SPLITS_TO_FILL[np.searchsorted([test_end, validation_end], midpoints, side="right")][cluster_index]
 
 
 def _tenant_seed(seed: int, tenant: str) -> int:

@@ -15,55 +15,61 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.segmentation import spaced_column
 from darklode.pipeline.prepare.filters import flat
 
-WORDS = r"\pL+"
+WORD_PATTERN = r"\pL+"
 """RE2 pattern of words that are looked up in documents."""
 
-KNOWN_WORDS = f"""
+KNOWN_WORDS_SQL = f"""
     SELECT DISTINCT tenant, word FROM (
-        SELECT tenant, unnest(regexp_extract_all(lower(concat_ws(' ', title, text)), '{WORDS}')) AS word
+        SELECT tenant, unnest(regexp_extract_all(lower(concat_ws(' ', title, text)), '{WORD_PATTERN}')) AS word
         FROM {{documents}}
-    ) SEMI JOIN asked USING (tenant, word)
+    ) SEMI JOIN query_words USING (tenant, word)
 """
-"""The words of `asked` (tenant, word) that documents contain."""
+"""The words of `query_words` (tenant, word) that documents contain."""
 
 FUNCTION_WORDS = """
     a am an and are be can could did do does hello hey hi i is it its me my of or our please pls the to was we were
     will would you your
 """.split()
 
-SHORTEST = 5
+MIN_TYPO_CHARACTERS = 5
 """Minimum length of a word that may be a typo; shorter words are often names (css, csv)."""
 
-LONGEST = 40
+MAX_TYPO_CHARACTERS = 40
 """Maximum length of a word that may be, or have, a typo: the number of candidates is quadratic in the length."""
 
-_ASKED = r"""
-    CREATE TEMP TABLE asked AS
-    SELECT row, tenant, uses, unnest(words) AS word, generate_subscripts(words, 1) AS place
+_QUERY_WORDS_SQL = r"""
+    CREATE TEMP TABLE query_words AS
+    SELECT row, tenant, uses, unnest(words) AS word, generate_subscripts(words, 1) AS word_index
     FROM (SELECT *, regexp_extract_all(text, '[\pL\pM\pN]+') AS words FROM queries)
 """
-_VOCABULARY = f"""
+_VOCABULARY_SQL = f"""
     CREATE TEMP TABLE vocabulary AS
     SELECT tenant, word, uses, known.word IS NOT NULL AS known
-    FROM (SELECT tenant, word, sum(uses) AS uses FROM asked GROUP BY ALL)
-    LEFT JOIN ({KNOWN_WORDS.format(documents="documents")}) AS known USING (tenant, word)
+    FROM (SELECT tenant, word, sum(uses) AS uses FROM query_words GROUP BY ALL)
+    LEFT JOIN ({KNOWN_WORDS_SQL.format(documents="documents")}) AS known USING (tenant, word)
 """
-_KEYS = f"""
+# A word and all its variants without one letter; two words that are one edit apart share a key.
+_DELETION_KEYS_SQL = f"""
     SELECT *, unnest(list_prepend(word, list_transform(
         range(1, length(word) + 1), lambda i: word[1:i - 1] || word[i + 1:]))) AS key
-    FROM vocabulary WHERE length(word) <= {LONGEST}
+    FROM vocabulary WHERE length(word) <= {MAX_TYPO_CHARACTERS}
 """
-_SLIPS = f"""
-    SELECT tenant, slip.word, first(meant.word ORDER BY meant.known DESC, meant.uses DESC, meant.word) AS meant
-    FROM ({_KEYS} AND NOT known AND length(word) >= {SHORTEST} AND regexp_full_match(word, '\\pL+')) AS slip
-    JOIN ({_KEYS}) AS meant USING (tenant, key)
-    WHERE (meant.known OR meant.uses > slip.uses) AND damerau_levenshtein(slip.word, meant.word) = 1
+_TYPOS_SQL = f"""
+    SELECT tenant, typo.word,
+           first(target.word ORDER BY target.known DESC, target.uses DESC, target.word) AS correction
+    FROM (
+        {_DELETION_KEYS_SQL} AND NOT known AND length(word) >= {MIN_TYPO_CHARACTERS}
+        AND regexp_full_match(word, '\\pL+')
+    ) AS typo
+    JOIN ({_DELETION_KEYS_SQL}) AS target USING (tenant, key)
+    WHERE (target.known OR target.uses > typo.uses) AND damerau_levenshtein(typo.word, target.word) = 1
     GROUP BY ALL
 """
-_WORDINGS = """
-    SELECT row, coalesce(string_agg(stem, ' ' ORDER BY place) FILTER (NOT light), string_agg(stem, ' ' ORDER BY place))
-        AS wording, count(*) FILTER (slip) AS slips
-    FROM asked JOIN spelled USING (tenant, word) GROUP BY row
+_WORDINGS_SQL = """
+    SELECT row, coalesce(string_agg(stem, ' ' ORDER BY word_index) FILTER (NOT is_function_word),
+                         string_agg(stem, ' ' ORDER BY word_index)) AS wording,
+           count(*) FILTER (is_typo) AS n_typos
+    FROM query_words JOIN spelled_words USING (tenant, word) GROUP BY row
 """
 
 
@@ -81,23 +87,28 @@ def same_words(queries: pa.Table, tables: Tables) -> NDArray[np.int64]:
     with tables.connect() as connection:
         columns = {"row": np.arange(n), "tenant": queries["tenant"], "uses": queries["n_represented"], "text": text}
         connection.register("queries", pa.table(columns))
-        for statement in (_ASKED, _VOCABULARY):
+        for statement in (_QUERY_WORDS_SQL, _VOCABULARY_SQL):
             connection.execute(statement)
-        slips = connection.sql(_SLIPS).to_arrow_table()
+        typos = connection.sql(_TYPOS_SQL).to_arrow_table()
         vocabulary = connection.sql("SELECT tenant, word FROM vocabulary").to_arrow_table()
-        connection.register("spelled", _apply_spelling(vocabulary, slips))
-        wordings = connection.sql(_WORDINGS).to_arrow_table().sort_by("row")
+        connection.register("spelled_words", _apply_spelling(vocabulary, typos))
+        wordings = connection.sql(_WORDINGS_SQL).to_arrow_table().sort_by("row")
     return _representatives(queries, wordings)
 
 
-def _apply_spelling(vocabulary: pa.Table, slips: pa.Table) -> pa.Table:
-    """For each word: its stem after correction, whether it is a function word (light), and whether a typo (slip)."""
-    corrected = vocabulary.join(slips, ["tenant", "word"])
-    spelled = pc.coalesce(corrected["meant"], corrected["word"])
+def _apply_spelling(vocabulary: pa.Table, typos: pa.Table) -> pa.Table:
+    """For each word: its stem after correction, whether it is a function word, and whether it was a typo."""
+    corrected = vocabulary.join(typos, ["tenant", "word"])
+    spelled = pc.coalesce(corrected["correction"], corrected["word"])
     stems = pa.array(Stemmer.Stemmer("english", 0).stemWords(spelled.to_pylist()), pa.string())
     is_function_word = pc.is_in(spelled, pa.array(FUNCTION_WORDS))
-    columns = {"tenant": corrected["tenant"], "word": corrected["word"], "stem": stems, "light": is_function_word}
-    return pa.table(columns | {"slip": pc.is_valid(corrected["meant"])})
+    columns = {
+        "tenant": corrected["tenant"],
+        "word": corrected["word"],
+        "stem": stems,
+        "is_function_word": is_function_word,
+    }
+    return pa.table(columns | {"is_typo": pc.is_valid(corrected["correction"])})
 
 
 def _representatives(queries: pa.Table, wording_rows: pa.Table) -> NDArray[np.int64]:
@@ -105,7 +116,7 @@ def _representatives(queries: pa.Table, wording_rows: pa.Table) -> NDArray[np.in
 
     Args:
         queries: all queries.
-        wording_rows: row, wording and number of typos (slips) of each query with words.
+        wording_rows: row, wording and n_typos of each query with words.
     """
     representatives = np.arange(queries.num_rows)
     rows = wording_rows["row"].to_numpy()
@@ -113,7 +124,7 @@ def _representatives(queries: pa.Table, wording_rows: pa.Table) -> NDArray[np.in
     wordings = pc.binary_join_element_wise(tenants, wording_rows["wording"], "\x00")
     codes = flat(wordings).dictionary_encode().indices.to_numpy()
     uses = queries["n_represented"].to_numpy()[rows]
-    order = np.lexsort((rows, -uses, wording_rows["slips"].to_numpy(), codes))
+    order = np.lexsort((rows, -uses, wording_rows["n_typos"].to_numpy(), codes))
     group_starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     best_row = np.empty(codes.max(initial=-1) + 1, np.int64)
     best_row[codes[order[group_starts]]] = rows[order[group_starts]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.pipeline.base.highlighting import BEGINS_FENCED, Highlighter
+from darklode.pipeline.base.highlighting import BEGINS_FENCED_SQL, Highlighter
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.report.drawing import Text
 from darklode.pipeline.report.source import ReportSource
@@ -19,7 +19,7 @@ Key = tuple[str, str, str]
 """Tenant, query_id, and chunk_id (doc_id in a mined run)."""
 
 _CHUNKS = f"""
-    SELECT w.*, c.doc_id, c.title, c.heading, {BEGINS_FENCED} AS fenced FROM wanted w
+    SELECT w.*, c.doc_id, c.title, c.heading, {BEGINS_FENCED_SQL} AS fenced FROM wanted w
     LEFT JOIN chunks c ON c.tenant = w.tenant AND c.chunk_id = w.id
     LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
 """

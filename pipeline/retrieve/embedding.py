@@ -24,7 +24,7 @@ SHARD_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Embedding:
+class EmbeddingShard:
     """The chunks of the parts from `first` up to but excluding `last`; without parts, the queries."""
 
     tables: Tables
@@ -73,7 +73,7 @@ def embed_all(
     ranges = [*cuts([part.rows for part in parts], rows), (0, 0)]
     for name, encoder in encoders.items():
         work_by_encoder[name] = Work()
-        for result in spread(embed, [Embedding(tables, *cut, encoder, resolve_cache(cache)) for cut in ranges]):
+        for result in spread(embed, [EmbeddingShard(tables, *cut, encoder, resolve_cache(cache)) for cut in ranges]):
             for piece in result:
                 work_by_encoder[name] += Work(**piece.to_pylist()[0])
                 output.progress(work_by_encoder[name].texts, texts, _note(name, work_by_encoder[name]))
@@ -85,7 +85,7 @@ def _note(name: str, work: Work) -> str:
     return f"embedding for {name}" + (f", {work.cost:.2f} spent" if work.cost else "")
 
 
-def embed(shard: Embedding) -> Pieces:
+def embed(shard: EmbeddingShard) -> Pieces:
     """Encode the missing texts of a shard; the result is rows of `Work`."""
     encoder = Deferred(shard.encoder, shard.cache.root)
     cache = EmbeddingCache(shard.cache.root, shard.cache.vector_dtype)
@@ -98,7 +98,7 @@ def _queries(tables: Tables) -> Iterator[HashedTexts]:
     return (hash_queries(batch["text"].to_pylist()) for batch in tables.batches("queries", ["text"]))
 
 
-def _own_texts(shard: Embedding) -> Iterator[HashedTexts]:
+def _own_texts(shard: EmbeddingShard) -> Iterator[HashedTexts]:
     """The shard's texts without those that also occur in an earlier shard, so that none is encoded twice."""
     seen_keys, before = KeyIndex(), sum(part.rows for part in shard.tables.parts("chunks")[: shard.first])
     for batch in shard.tables.batches("chunks", ["content_hash"]) if before else ():

@@ -8,19 +8,20 @@ from darklode.schemas.tables import POOL
 
 POOL_STAGE = Stage("pool", 1, ("queries", "rankings"), ("pool",))
 
-# Sums of decimals are exact, so that the order in which DuckDB's threads add them cannot change a score.
-FUSED = "sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12)))"
+# Reciprocal rank fusion with k = 60, the paper's value. Sums of decimals are exact, so that the order in which DuckDB's
+# threads add them cannot change a score.
+FUSED_SCORE_SQL = "sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12)))"
 
-CANDIDATES = f"""
+CANDIDATES_SQL = f"""
     SELECT tenant, query_id, chunk_id,
            coalesce(list(retriever ORDER BY retriever) FILTER (rank <= $depth), []) AS retrievers,
            min(rank) AS best_rank,
-           CAST({FUSED} AS FLOAT) AS fused_score
+           CAST({FUSED_SCORE_SQL} AS FLOAT) AS fused_score
     FROM rankings
     GROUP BY tenant, query_id, chunk_id
 """
 
-RULES = {
+SELECTION_SQL = {
     "union": "SELECT * FROM candidates WHERE best_rank <= $depth",
     "rrf": """
         SELECT * FROM candidates
@@ -36,8 +37,8 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
     (Cormack et al. 2009, k = 60) of the full rankings.
     """
     query = f"""
-        WITH candidates AS ({CANDIDATES}), chosen AS ({RULES[settings.method]})
-        SELECT * FROM chosen ORDER BY tenant, query_id, fused_score DESC, chunk_id
+        WITH candidates AS ({CANDIDATES_SQL}), selected AS ({SELECTION_SQL[settings.method]})
+        SELECT * FROM selected ORDER BY tenant, query_id, fused_score DESC, chunk_id
     """
     values = {"depth": settings.depth} | ({"budget": settings.budget} if settings.method == "rrf" else {})
     with output.row_group_writer("pool", PART_ROWS) as take:

@@ -31,10 +31,11 @@ SEARCH = Stage("search", 2, ("queries", "chunks"), ("rankings",))
 
 QUERY_COLUMNS = ["query_id", "text"]
 QUERY_BLOCK = 1024
+"""Queries searched together: bounds the memory of hits."""
 
 
 @dataclass(frozen=True)
-class RankedLists:
+class SearchShard:
     """A shard of work: a tenant's rankings by some retrievers.
 
     Attributes:
@@ -86,13 +87,13 @@ class _Unit:
     Attributes:
         tenant: the tenant.
         retriever: name of the retriever.
-        mark: hash of the tenant's chunks and queries.
+        content_hash: hash of the tenant's chunks and queries.
         pieces: number of query blocks.
     """
 
     tenant: str
     retriever: str
-    mark: str
+    content_hash: str
     pieces: int
 
     @property
@@ -124,19 +125,19 @@ def search(
         chunks = TenantChunks(tables, tenant)
         if chunks.n:
             digests.add(chunks.digest)
-            mark = _content_hash(chunks, tenant_queries)
+            content_hash = _content_hash(chunks, tenant_queries)
             pieces = -(-tenant_queries.num_rows // QUERY_BLOCK)
-            units += [_Unit(tenant, name, mark, pieces) for name in retrievers]
+            units += [_Unit(tenant, name, content_hash, pieces) for name in retrievers]
         else:
             orphans += _reject_orphans(tenant_queries, output)
-    missing = [unit for unit in units if not output.is_done(unit.name, unit.mark)]
+    missing = [unit for unit in units if not output.is_done(unit.name, unit.content_hash)]
     shards = [
-        RankedLists(
+        SearchShard(
             tables,
             group[0].tenant,
             tuple((unit.retriever, retrievers[unit.retriever]) for unit in group),
             settings.search_depth,
-            f"progress/{SEARCH.name}/{key_of(*(output.unit_key(unit.name, unit.mark) for unit in group))}",
+            f"progress/{SEARCH.name}/{key_of(*(output.unit_key(unit.name, unit.content_hash) for unit in group))}",
         )
         for group in _groups(missing, retrievers, spread.places)
     ]
@@ -161,12 +162,12 @@ def _groups(units: Sequence[_Unit], retrievers: Mapping[str, Factory], places: i
         return tenants
     groups: dict[tuple[str, str], list[_Unit]] = {}
     for unit in units:
-        family = retrievers[unit.retriever].shares
-        groups.setdefault((unit.tenant, family), []).append(unit)
+        shared_data = retrievers[unit.retriever].shares
+        groups.setdefault((unit.tenant, shared_data), []).append(unit)
     return list(groups.values())
 
 
-def _collect(units: Sequence[_Unit], shards: Sequence[RankedLists], spread: Spread, output: Output) -> None:
+def _collect(units: Sequence[_Unit], shards: Sequence[SearchShard], spread: Spread, output: Output) -> None:
     """Write the units in order, each from its shard's result."""
     owners = {(shard.tenant, name): shard for shard in shards for name, _ in shard.retrievers}
     results = spread(rank, shards)
@@ -174,7 +175,7 @@ def _collect(units: Sequence[_Unit], shards: Sequence[RankedLists], spread: Spre
     output.progress(0, len(units))
     with ExitStack() as stack:
         for number, unit in enumerate(units, 1):
-            with output.unit(unit.name, unit.mark) as unit_files:
+            with output.unit(unit.name, unit.content_hash) as unit_files:
                 if not unit_files.done:
                     shard = owners[unit.tenant, unit.retriever]
                     if shard.folder not in pieces:  # shards are in the order of their first units
@@ -187,7 +188,7 @@ def _collect(units: Sequence[_Unit], shards: Sequence[RankedLists], spread: Spre
             output.progress(number, len(units))
 
 
-def rank(lists: RankedLists) -> Pieces:
+def rank(lists: SearchShard) -> Pieces:
     """Search a shard. Yields for each retriever the rankings of each query block, then a row of `Effort`."""
     release()
     in_tenant = pc.field("tenant") == lists.tenant
@@ -256,7 +257,7 @@ def column_field(name: str, type_: pa.DataType, description: str) -> pa.Field:
     return pa.field(name, type_, metadata={"description": description})
 
 
-RETRIEVAL = pa.schema(
+RETRIEVAL_SCHEMA = pa.schema(
     [
         column_field("retriever", pa.string(), "its name"),
         column_field("chunks", pa.int64(), "chunks searched"),
@@ -289,7 +290,7 @@ def retrieval_of(manifest: Manifest | None) -> pa.Table:
         efforts[unit["facts"]["retriever"]].append(unit["facts"])
     embedding = manifest.facts.get("embedding", {}) if manifest else {}
     rows = [_row(name, effort, embedding.get(name)) for name, effort in efforts.items()]
-    return pa.Table.from_pylist(rows, RETRIEVAL)
+    return pa.Table.from_pylist(rows, RETRIEVAL_SCHEMA)
 
 
 def _row(name: str, efforts: list[dict[str, Any]], work: dict[str, Any] | None) -> dict[str, Any]:

@@ -7,26 +7,27 @@ HELD_OUT = Stage("held_out", 2, ("triplets",), ("held_out",))
 
 # Chunks with equal text are the same positive. Materialized first: in one join, queries could be joined with all
 # chunks.
-JUDGED = """
-    WITH labelled AS MATERIALIZED (
+JUDGED_POSITIVES_SQL = """
+    WITH relevant AS MATERIALIZED (
         SELECT tenant, query_id, chunk_id, split FROM qrels JOIN queries USING (tenant, query_id)
         WHERE relevance > 0 AND split <> 'train'
     ), positives AS (
-        SELECT tenant, query_id, split, sha256(text) AS positive FROM labelled JOIN chunks USING (tenant, chunk_id)
-    ), trained AS (
+        SELECT tenant, query_id, split, sha256(text) AS positive FROM relevant JOIN chunks USING (tenant, chunk_id)
+    ), training_positives AS (
         SELECT DISTINCT t.tenant, sha256(c.text) AS positive
         FROM triplets t JOIN chunks c ON c.tenant = t.tenant AND c.chunk_id = t.positive_id WHERE t.split = 'train'
     )
 """
-MINED = """
+MINED_POSITIVES_SQL = """
     WITH positives AS (
         SELECT tenant, query_id, split, positive_id AS positive FROM triplets WHERE split <> 'train'
         UNION ALL SELECT tenant, query_id, 'test', doc_id FROM mined_test
-    ), trained AS (SELECT DISTINCT tenant, positive_id AS positive FROM triplets WHERE split = 'train')
+    ), training_positives AS (SELECT DISTINCT tenant, positive_id AS positive FROM triplets WHERE split = 'train')
 """
-SHARING = """
+# Appended to one of the two statements above, whose CTEs it reads.
+SHARES_POSITIVE_SQL = """
     SELECT tenant, query_id, split, bool_or(t.positive IS NOT NULL) AS shares_positive
-    FROM positives p LEFT JOIN trained t USING (tenant, positive)
+    FROM positives p LEFT JOIN training_positives t USING (tenant, positive)
     GROUP BY tenant, query_id, split ORDER BY tenant, query_id, split
 """
 
@@ -39,7 +40,7 @@ def held_out(tables: Tables, output: Output) -> None:
             `chunks`.
         output: receives `held_out`.
     """
-    rows = tables.sql((MINED if "mined_test" in tables else JUDGED) + SHARING)
+    rows = tables.sql((MINED_POSITIVES_SQL if "mined_test" in tables else JUDGED_POSITIVES_SQL) + SHARES_POSITIVE_SQL)
     output.write("held_out", rows.cast(TABLES["held_out"].schema))
     queries = rows.num_rows
     output.count(FunnelStep("held_out", "held-out queries with a positive", queries, "queries", queries))

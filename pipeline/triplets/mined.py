@@ -16,8 +16,8 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.base.artifacts.stage import partition_name
 from darklode.pipeline.base.relations import Relation, view
 from darklode.pipeline.mine.days import chain_fingerprints, digests
-from darklode.pipeline.mine.tiers import LOTS, MEDIAN_TIER_SHARE, SMALL_TIER_SHARE, tier_of
-from darklode.pipeline.triplets.placement import TRIPLET_ID
+from darklode.pipeline.mine.tiers import MEDIAN_TIER_SHARE, N_HASH_VALUES, SMALL_TIER_SHARE, tier_of
+from darklode.pipeline.triplets.placement import TRIPLET_ID_SQL
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import MiningSettings
 from darklode.schemas.settings import TripletSettings
@@ -27,68 +27,72 @@ MINED_TRIPLETS = Stage(
     "mined_triplets", 9, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
 )
 
-ROWS = 1 << 14
+TEXT_BLOCK_ROWS = 1 << 14
 """Triplets whose texts are joined at a time: sorting ids needs little memory, sorting texts much more."""
 
 SPLITS = ("train", "validation", "test")
 
-TEXTS = """
-    CREATE TEMP TABLE texts AS
-    SELECT tenant, doc_id, CASE WHEN $titled THEN concat_ws(chr(10), title, body) ELSE body END AS text
-    FROM (SELECT tenant, doc_id, title, left(text, $characters) AS body FROM documents)
+TEXTS_SQL = """
+    CREATE TEMP TABLE document_texts AS
+    SELECT tenant, doc_id, CASE WHEN $with_title THEN concat_ws(chr(10), title, body) ELSE body END AS text
+    FROM (SELECT tenant, doc_id, title, left(text, $max_characters) AS body FROM documents)
 """
 
-MENTIONED = """
-    WITH mentioned AS (
+# By day, a hash of the texts of all documents and queries that its pairs mention; the XOR does not depend on the order.
+TEXT_HASHES_BY_DAY_SQL = """
+    WITH mentioned_documents AS (
         SELECT date, tenant, positive_id AS doc_id FROM mined_pairs
         UNION SELECT date, tenant, negative_id FROM mined_pairs
-    ), texts AS (
+    ), text_hashes AS (
         SELECT date, md5_number_lower(concat_ws(chr(0), tenant, doc_id, content_hash)) AS text
-        FROM mentioned JOIN documents USING (tenant, doc_id)
+        FROM mentioned_documents JOIN documents USING (tenant, doc_id)
         UNION ALL
         SELECT p.date, md5_number_lower(concat_ws(chr(0), tenant, query_id, text))
         FROM (SELECT DISTINCT date, tenant, query_id FROM mined_pairs) p JOIN log_queries USING (tenant, query_id)
     )
-    SELECT CAST(date AS VARCHAR) AS day, CAST(bit_xor(text) AS VARCHAR) AS texts FROM texts GROUP BY date
+    SELECT CAST(date AS VARCHAR) AS day, CAST(bit_xor(text) AS VARCHAR) AS texts FROM text_hashes GROUP BY date
 """
 
-REFUTED = """
-    CREATE TEMP TABLE refuted AS
+REJECTED_PAIRS_SQL = """
+    CREATE TEMP TABLE rejected_pairs AS
     SELECT DISTINCT tenant, query_id, positive_id FROM {verdicts} WHERE relevant IS false
 """
-NO_VERDICTS = "(SELECT tenant, query_id, positive_id, NULL AS relevant FROM mined_pairs LIMIT 0)"
+NO_VERDICTS_SQL = "(SELECT tenant, query_id, positive_id, NULL AS relevant FROM mined_pairs LIMIT 0)"
 
 # A positive belongs to the split of the first query that had it, so that later pairs cannot change earlier triplets.
-OWNERS = """
+OWNERS_SQL = """
     CREATE TEMP TABLE owners AS
-    SELECT p.tenant, p.positive_id, arg_min(c.split, {{'date': p.date, 'query': p.query_id}}) AS owner
+    SELECT p.tenant, p.positive_id, arg_min(c.split, {{'date': p.date, 'query': p.query_id}}) AS owning_split
     FROM mined_pairs p JOIN query_clusters c USING (tenant, query_id)
-    WHERE {wanted} AND c.split IS NOT NULL GROUP BY p.tenant, p.positive_id
+    WHERE {enabled} AND c.split IS NOT NULL GROUP BY p.tenant, p.positive_id
 """
-OWNERS_BY_DAY = """
+OWNERS_BY_DAY_SQL = """
     SELECT CAST(p.date AS VARCHAR) AS day,
-           CAST(bit_xor(md5_number_lower(concat_ws(chr(0), p.tenant, p.positive_id, o.owner))) AS VARCHAR) AS owners
+           CAST(bit_xor(md5_number_lower(concat_ws(chr(0), p.tenant, p.positive_id, o.owning_split))) AS VARCHAR)
+               AS owners
     FROM {pairs} p JOIN owners o USING (tenant, positive_id) GROUP BY p.date
 """
 
-CHECKED = """
-    CREATE OR REPLACE TEMP TABLE checked AS
+CHECKED_PAIRS_SQL = """
+    CREATE OR REPLACE TEMP TABLE checked_pairs AS
     SELECT p.*, c.split,
            CASE WHEN r.query_id IS NOT NULL THEN 'rejected by the judge'
                 WHEN c.split IS NULL THEN 'near-duplicate of queries in both splits'
-                WHEN o.owner <> c.split THEN 'positive of the other split' END AS reason
+                WHEN o.owning_split <> c.split THEN 'positive of the other split' END AS reason
     FROM {pairs} p JOIN query_clusters c USING (tenant, query_id)
     LEFT JOIN owners o USING (tenant, positive_id)
-    LEFT JOIN refuted r USING (tenant, query_id, positive_id)
+    LEFT JOIN rejected_pairs r USING (tenant, query_id, positive_id)
 """
-LEFT_OUT = "SELECT reason, count(*) FROM checked WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
+LEFT_OUT_PAIRS_SQL = (
+    "SELECT reason, count(*) FROM checked_pairs WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
+)
 
-NAME = TRIPLET_ID.format(of="p.")
+PAIR_TRIPLET_ID_SQL = TRIPLET_ID_SQL.format(of="p.")
 
-JOINED = f"""
-    WITH block AS (FROM accepted WHERE number >= $first AND number < $first + $rows),
-    asked AS (SELECT tenant, query_id, text AS query FROM log_queries SEMI JOIN block USING (tenant, query_id))
-    SELECT {NAME} AS triplet_id,
+TRIPLETS_OF_BLOCK_SQL = f"""
+    WITH block AS (FROM accepted_pairs WHERE number >= $first AND number < $first + $rows),
+    block_queries AS (SELECT tenant, query_id, text AS query FROM log_queries SEMI JOIN block USING (tenant, query_id))
+    SELECT {PAIR_TRIPLET_ID_SQL} AS triplet_id,
            p.tenant, p.query_id, q.query, p.positive_id, d.text AS positive,
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_id] END AS negative_ids,
            CASE WHEN n.text IS NULL THEN [] ELSE [n.text] END AS negatives, p.positive_score,
@@ -96,22 +100,22 @@ JOINED = f"""
            p.source, p.via_query_id, p.date,
            {tier_of("p")} AS tier, p.split, p.number
     FROM block p
-    JOIN asked q USING (tenant, query_id)
-    JOIN texts d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
-    LEFT JOIN texts n ON n.tenant = p.tenant AND n.doc_id = p.negative_id AND n.text <> d.text
+    JOIN block_queries q USING (tenant, query_id)
+    JOIN document_texts d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
+    LEFT JOIN document_texts n ON n.tenant = p.tenant AND n.doc_id = p.negative_id AND n.text <> d.text
 """
 
-ACCEPTED = """
-    CREATE OR REPLACE TEMP TABLE accepted AS
+ACCEPTED_PAIRS_SQL = """
+    CREATE OR REPLACE TEMP TABLE accepted_pairs AS
     SELECT *, row_number() OVER (ORDER BY tenant, source, query_id, positive_id) - 1 AS number
-    FROM checked WHERE reason IS NULL
+    FROM checked_pairs WHERE reason IS NULL
 """
 
-IN_ORDER = f"SELECT {', '.join(TRIPLETS.schema.names)} FROM ({JOINED}) ORDER BY number"
+SORTED_TRIPLETS_SQL = f"SELECT {', '.join(TRIPLETS.schema.names)} FROM ({TRIPLETS_OF_BLOCK_SQL}) ORDER BY number"
 
 # Ids of the triplets that the days' files have for these pairs.
-NAMES = f"""
-    SELECT p.tenant, {NAME} AS triplet_id, p.date FROM accepted p
+TRIPLET_IDS_SQL = f"""
+    SELECT p.tenant, {PAIR_TRIPLET_ID_SQL} AS triplet_id, p.date FROM accepted_pairs p
     SEMI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
     ORDER BY date, tenant, triplet_id
 """
@@ -135,7 +139,7 @@ def mined_triplets(
     """
     parameters = {
         "seed": seed,
-        "lots": LOTS,
+        "n_hashes": N_HASH_VALUES,
         "small": SMALL_TIER_SHARE,
         "median": MEDIAN_TIER_SHARE,
     }
@@ -145,12 +149,14 @@ def mined_triplets(
     is_verified = "mined_verdicts" in tables
     fingerprints = _bases(tables, output, digest(tables.parts("mined_verdicts")) if is_verified else "")
     with tables.connect() as connection:
-        connection.execute(REFUTED.format(verdicts="mined_verdicts" if is_verified else NO_VERDICTS))
-        connection.execute(OWNERS.format(wanted=apart))
-        owners = connection.sql(OWNERS_BY_DAY.format(pairs=view(connection, files, "mined_pairs"))) if apart else None
+        connection.execute(REJECTED_PAIRS_SQL.format(verdicts="mined_verdicts" if is_verified else NO_VERDICTS_SQL))
+        connection.execute(OWNERS_SQL.format(enabled=apart))
+        owners = (
+            connection.sql(OWNERS_BY_DAY_SQL.format(pairs=view(connection, files, "mined_pairs"))) if apart else None
+        )
         fingerprints = _with_splits(tables, fingerprints, dict(owners.fetchall()) if owners else {})
-        title_setting = {"titled": passages.text_form == "title_heading_text"}
-        connection.execute(TEXTS, title_setting | {"characters": settings.text_characters})
+        title_setting = {"with_title": passages.text_form == "title_heading_text"}
+        connection.execute(TEXTS_SQL, title_setting | {"max_characters": settings.text_characters})
         for number, (day, fingerprint) in enumerate(fingerprints.items()):
             with output.unit(day, fingerprint) as unit:
                 if not unit.done:
@@ -174,17 +180,23 @@ def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
     days, corpus = tables.by_day("mined_pairs"), digest(tables.parts("documents"))
     earlier_mentions: Mapping[str, Any] = output.earlier_facts.get("mentioned", {})
     query_fingerprints = chain_fingerprints(digests(tables.by_day("log_queries")))
-    so_far = {day: max((first for first in query_fingerprints if first <= day), default="") for day in days}
-    base_parts = {day: [pairs, corpus, query_fingerprints.get(so_far[day], "")] for day, pairs in digests(days).items()}
-    changed = [part for day in days for part in days[day] if earlier_mentions.get(day, {}).get("of") != base_parts[day]]
-    mentions = tables.with_parts("mined_pairs", changed).sql(MENTIONED).to_pylist() if changed else []
-    fresh = {row["day"]: row["texts"] for row in mentions}
-    same = {
+    last_query_day = {day: max((first for first in query_fingerprints if first <= day), default="") for day in days}
+    base_parts = {
+        day: [pairs, corpus, query_fingerprints.get(last_query_day[day], "")] for day, pairs in digests(days).items()
+    }
+    changed_parts = [
+        part for day in days for part in days[day] if earlier_mentions.get(day, {}).get("of") != base_parts[day]
+    ]
+    text_hashes = (
+        tables.with_parts("mined_pairs", changed_parts).sql(TEXT_HASHES_BY_DAY_SQL).to_pylist() if changed_parts else []
+    )
+    new_hashes = {row["day"]: row["texts"] for row in text_hashes}
+    recorded_hashes = {
         day: earlier_mentions[day]["texts"]
         for day in days
         if earlier_mentions.get(day, {}).get("of") == base_parts[day]
     }
-    texts = dict.fromkeys(days, "") | same | fresh
+    texts = dict.fromkeys(days, "") | recorded_hashes | new_hashes
     output.facts["mentioned"] = {day: {"of": base_parts[day], "texts": texts[day]} for day in days}
     return {day: key_of(base_parts[day][0], texts[day], verdicts) for day in days}
 
@@ -221,22 +233,24 @@ def _patch(connection: duckdb.DuckDBPyConnection, output: Output, parameters: Ma
     for rows in _joined_rows(connection, parameters):
         output.write(TRIPLETS.changed_column, rows)
     left_out.subtract(_check_pairs(connection, MINED_PAIRS.removed_column))
-    output.write_answer(TRIPLETS.removed_column, connection, NAMES, {})
+    output.write_answer(TRIPLETS.removed_column, connection, TRIPLET_IDS_SQL, {})
     return left_out
 
 
 def _check_pairs(connection: duckdb.DuckDBPyConnection, pairs: str) -> dict[str, int]:
-    """Select the pairs that make triplets (`accepted`); returns the others by reason."""
-    for statement in (CHECKED, ACCEPTED):
+    """Select the pairs that make triplets (`accepted_pairs`); returns the others by reason."""
+    for statement in (CHECKED_PAIRS_SQL, ACCEPTED_PAIRS_SQL):
         connection.execute(statement.format(pairs=pairs))
-    return dict(connection.sql(LEFT_OUT).fetchall())
+    return dict(connection.sql(LEFT_OUT_PAIRS_SQL).fetchall())
 
 
 def _joined_rows(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, object]) -> Iterator[pa.Table]:
-    """Yield the triplets of the accepted pairs in order, `ROWS` at a time."""
-    (total,) = connection.sql("SELECT count(*) FROM accepted").fetchall()[0]
-    for first in range(0, total, ROWS):
-        joined = connection.sql(IN_ORDER, params={**parameters, "first": first, "rows": ROWS}).to_arrow_table()
+    """Yield the triplets of the accepted pairs in order, `TEXT_BLOCK_ROWS` at a time."""
+    (total,) = connection.sql("SELECT count(*) FROM accepted_pairs").fetchall()[0]
+    for first in range(0, total, TEXT_BLOCK_ROWS):
+        joined = connection.sql(
+            SORTED_TRIPLETS_SQL, params={**parameters, "first": first, "rows": TEXT_BLOCK_ROWS}
+        ).to_arrow_table()
         yield TRIPLETS.rows(dict(zip(joined.column_names, joined.columns, strict=True)))
 
 

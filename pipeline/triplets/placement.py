@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts.stage import partition_of, partition_value
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.schemas.tables import TRIPLETS
 
-TRIPLET_ID = "substr(sha256(concat_ws(chr(0), {of}tenant, {of}query_id, {of}positive_id, {of}source)), 1, 24)"
+TRIPLET_ID_SQL = "substr(sha256(concat_ws(chr(0), {of}tenant, {of}query_id, {of}positive_id, {of}source)), 1, 24)"
 
 MISPLACED = "belong to another tenant, source, split or day than their folder"
 
@@ -23,8 +23,8 @@ REBUILD_TRIPLETS = (
     "run `darklode mine` on this run again to rewrite them, then recreate its exports, adapters and towers"
 )
 
-COUNT_MISPLACED = f"""
-    SELECT count(*) FROM rows WHERE {{differs}} OR triplet_id <> {TRIPLET_ID.format(of="")}
+COUNT_MISPLACED_SQL = f"""
+    SELECT count(*) FROM folder_rows WHERE {{differs}} OR triplet_id <> {TRIPLET_ID_SQL.format(of="")}
 """
 
 
@@ -76,6 +76,6 @@ def _count_misplaced(folder_values: dict[str, str], rows: pa.Table) -> int:
         checked = checked.append_column(column, actual)
     differs = [f"CAST({column} AS VARCHAR) IS DISTINCT FROM ${column}" for column in folder_values]
     with scratch() as connection:
-        connection.register("rows", checked)
-        query = COUNT_MISPLACED.format(differs=" OR ".join(["false", *differs]))
+        connection.register("folder_rows", checked)
+        query = COUNT_MISPLACED_SQL.format(differs=" OR ".join(["false", *differs]))
         return int(connection.sql(query, params=folder_values).fetchall()[0][0])

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.tables import scratch
-from darklode.pipeline.base.chunk_texts import TEXT_FORMS
-from darklode.pipeline.base.doubtful_labels import LIKELIHOOD
+from darklode.pipeline.base.chunk_texts import TEXT_FORMS_SQL
+from darklode.pipeline.base.doubtful_labels import LIKELIHOOD_SQL
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.schemas.settings import TextForm, TripletSettings
 from darklode.schemas.tables import TRIPLETS
@@ -23,9 +23,9 @@ from darklode.schemas.tables import TRIPLETS
 TRIPLETS_STAGE = Stage("triplets", 10, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
 
 SPLITS = ("train", "validation")
-BLOCK = 4096  # triplets whose texts are joined at a time; bounds the memory that texts take
+BLOCK_ROWS = 4096  # triplets whose texts are joined at a time; bounds the memory that texts take
 
-_BY_QUERY = ("rankings", "pool", "verdicts", "qrels")  # tables whose rows belong to a query
+_QUERY_TABLES = ("rankings", "pool", "verdicts", "qrels")  # tables whose rows belong to a query
 
 SHARD_QUERIES = 1024
 """Minimum number of queries in a shard: each shard reads all tables, so small shards cost more than they save."""
@@ -37,156 +37,159 @@ SHARD_QUERIES_SQL = """
         FROM queries WHERE split <> 'test'
     ) WHERE shard = $shard
 """
-OWN = "CREATE VIEW {table} AS SELECT * FROM every_{table} SEMI JOIN shard_queries USING (tenant, query_id)"
-NEEDED = """
-    CREATE TEMP TABLE needed AS
+SHARD_VIEW_SQL = "CREATE VIEW {table} AS SELECT * FROM every_{table} SEMI JOIN shard_queries USING (tenant, query_id)"
+NEEDED_CHUNKS_SQL = """
+    CREATE TEMP TABLE needed_chunks AS
     SELECT tenant, chunk_id FROM pool UNION SELECT tenant, chunk_id FROM rankings
     UNION SELECT tenant, chunk_id FROM every_qrels WHERE relevance > 0
 """
-OWN_TEXTS = "CREATE VIEW chunks AS SELECT * FROM every_chunks SEMI JOIN needed USING (tenant, chunk_id)"
+CHUNKS_VIEW_SQL = "CREATE VIEW chunks AS SELECT * FROM every_chunks SEMI JOIN needed_chunks USING (tenant, chunk_id)"
 
 # Chunks with the same `text_hash` have the same text, and count as one.
-TEXTS = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
+TEXTS_SQL = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
 
 # Positives of test queries are excluded from train and validation, those of validation queries from train. Chunks with
 # equal text count as one.
-HELD = """
-    CREATE TEMP TABLE held AS
-    SELECT tenant, text_hash, bool_or(split = 'test') AS by_test, bool_or(split = 'validation') AS by_validation
+HELD_OUT_TEXTS_SQL = """
+    CREATE TEMP TABLE held_out_texts AS
+    SELECT tenant, text_hash, bool_or(split = 'test') AS in_test, bool_or(split = 'validation') AS in_validation
     FROM every_qrels JOIN queries USING (tenant, query_id) JOIN texts USING (tenant, chunk_id)
     WHERE $apart AND relevance > 0 GROUP BY tenant, text_hash
 """
 
 # `min_probability` applies to judge labels with a probability, or marked as doubtful; human labels, and labels without
 # a probability, pass.
-LABELLED = f"""
-    CREATE TEMP TABLE labelled AS
+LABELLED_CHUNKS_SQL = f"""
+    CREATE TEMP TABLE labelled_chunks AS
     SELECT tenant, query_id, chunk_id, text_hash, split, fused_score, source, relevance, probability,
-           source <> 'human' AND coalesce({LIKELIHOOD} < CAST($min_probability AS FLOAT), false) AS unlikely,
-           coalesce(by_test OR (split = 'train' AND by_validation), false) AS held
+           source <> 'human' AND coalesce({LIKELIHOOD_SQL} < CAST($min_probability AS FLOAT), false) AS unlikely,
+           coalesce(in_test OR (split = 'train' AND in_validation), false) AS held_out
     FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
     JOIN texts USING (tenant, chunk_id) LEFT JOIN verdicts USING (tenant, query_id, chunk_id)
-    LEFT JOIN held USING (tenant, text_hash)
+    LEFT JOIN held_out_texts USING (tenant, text_hash)
     WHERE split <> 'test'
 """
 
 # One row per relevant text: duplicates share one label, human before judge, relevant before not relevant.
-RELEVANT = """
-    CREATE TEMP TABLE relevant AS
+RELEVANT_TEXTS_SQL = """
+    CREATE TEMP TABLE relevant_texts AS
     WITH distinct_texts AS (
-        SELECT * FROM labelled QUALIFY row_number() OVER (
+        SELECT * FROM labelled_chunks QUALIFY row_number() OVER (
             PARTITION BY tenant, query_id, text_hash
             ORDER BY source, relevance = 0, unlikely, relevance DESC, probability DESC NULLS LAST, fused_score DESC,
                      chunk_id
         ) = 1
     )
     SELECT *, row_number() OVER (
-        PARTITION BY tenant, query_id, unlikely OR held
+        PARTITION BY tenant, query_id, unlikely OR held_out
         ORDER BY source, relevance DESC, probability DESC NULLS LAST, fused_score DESC, chunk_id
-    ) AS place FROM distinct_texts WHERE relevance > 0
+    ) AS positive_rank FROM distinct_texts WHERE relevance > 0
 """
 
 # Letters and digits outside Markdown headings and links; a CJK character counts as three letters.
 HEADINGS_AND_LINKS = r"(?m)^[ \t]*#{1,6}[ \t].*$|!?\[[^\]]*\]\([^)]*\)|https?://\S+"
-CJK = r"[^\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"
-BARE = rf"""
-    CREATE TEMP TABLE bare AS
+NOT_CJK = r"[^\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"
+SHORT_TEXTS_SQL = rf"""
+    CREATE TEMP TABLE short_texts AS
     WITH contents AS (
         SELECT tenant, query_id, chunk_id, regexp_replace(text, '{HEADINGS_AND_LINKS}', ' ', 'g') AS content
-        FROM relevant JOIN chunks USING (tenant, chunk_id)
-        WHERE NOT unlikely AND NOT held AND source <> 'human'
+        FROM relevant_texts JOIN chunks USING (tenant, chunk_id)
+        WHERE NOT unlikely AND NOT held_out AND source <> 'human'
     )
     SELECT tenant, query_id, chunk_id FROM contents
     WHERE length(regexp_replace(content, '[^\pL\pN]', '', 'g'))
-          + 2 * length(regexp_replace(content, '{CJK}', '', 'g')) < $min_letters
+          + 2 * length(regexp_replace(content, '{NOT_CJK}', '', 'g')) < $min_letters
 """
 
 # Positive-aware mining (NV-Retriever): an unjudged chunk is a negative only if its score is below the ceiling.
-POSITIVES = """
+POSITIVES_SQL = """
     CREATE TEMP TABLE positives AS
     SELECT tenant, query_id, chunk_id AS positive_id, split, fused_score AS positive_score,
            fused_score - abs(fused_score) * CAST($margin AS DOUBLE) AS ceiling
-    FROM relevant ANTI JOIN bare USING (tenant, query_id, chunk_id) WHERE NOT unlikely AND NOT held
-    QUALIFY $most = 0 OR row_number() OVER (PARTITION BY tenant, query_id ORDER BY place) <= $most
+    FROM relevant_texts ANTI JOIN short_texts USING (tenant, query_id, chunk_id) WHERE NOT unlikely AND NOT held_out
+    QUALIFY $max_positives = 0
+        OR row_number() OVER (PARTITION BY tenant, query_id ORDER BY positive_rank) <= $max_positives
 """
 
 # Documents with a chunk relevant to the query: their other chunks often answer it too, so they are no negatives.
-ANSWERING = """
-    CREATE TEMP TABLE answering AS
+RELEVANT_DOCUMENTS_SQL = """
+    CREATE TEMP TABLE relevant_documents AS
     SELECT DISTINCT tenant, query_id, doc_id FROM pool JOIN texts USING (tenant, chunk_id)
-    SEMI JOIN relevant USING (tenant, query_id, text_hash) WHERE NOT $same_document
+    SEMI JOIN relevant_texts USING (tenant, query_id, text_hash) WHERE NOT $same_document
 """
 
 # Only chunks judged not relevant; never unreadable or unjudged ones. Duplicates of a relevant text are excluded, and
 # each text is a negative once.
-JUDGED = """
-    CREATE TEMP TABLE judged AS
-    WITH found AS (
+JUDGED_NEGATIVES_SQL = """
+    CREATE TEMP TABLE judged_negatives AS
+    WITH candidates AS (
         SELECT tenant, query_id, chunk_id, text_hash, fused_score AS score
         FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN texts USING (tenant, chunk_id)
         SEMI JOIN positives USING (tenant, query_id)
-        ANTI JOIN relevant USING (tenant, query_id, text_hash)
-        ANTI JOIN answering USING (tenant, query_id, doc_id)
+        ANTI JOIN relevant_texts USING (tenant, query_id, text_hash)
+        ANTI JOIN relevant_documents USING (tenant, query_id, doc_id)
         WHERE relevance = 0
         QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY fused_score DESC, chunk_id) = 1
     )
-    SELECT *, row_number() OVER (PARTITION BY tenant, query_id ORDER BY score DESC, chunk_id) AS place
-    FROM found QUALIFY place <= $negatives
+    SELECT *, row_number() OVER (PARTITION BY tenant, query_id ORDER BY score DESC, chunk_id) AS negative_rank
+    FROM candidates QUALIFY negative_rank <= $negatives
 """
 
 # From beyond the pool, only for queries with too few judged negatives. Duplicates of an unlabelled pool member are
 # excluded, since they may be relevant.
-MINED = """
-    CREATE TEMP TABLE mined AS
-    WITH short AS (
-        SELECT tenant, query_id, $negatives - count(judged.chunk_id) AS wanted
-        FROM (SELECT DISTINCT tenant, query_id FROM positives) LEFT JOIN judged USING (tenant, query_id)
-        GROUP BY tenant, query_id HAVING wanted > 0
-    ), beyond AS (
+MINED_CANDIDATES_SQL = """
+    CREATE TEMP TABLE mined_candidates AS
+    WITH short_queries AS (
+        SELECT tenant, query_id, $negatives - count(judged_negatives.chunk_id) AS n_missing
+        FROM (SELECT DISTINCT tenant, query_id FROM positives) LEFT JOIN judged_negatives USING (tenant, query_id)
+        GROUP BY tenant, query_id HAVING n_missing > 0
+    ), beyond_pool AS (
         SELECT tenant, query_id, chunk_id, CAST(sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12))) AS FLOAT) AS score
-        FROM rankings SEMI JOIN short USING (tenant, query_id) ANTI JOIN pool USING (tenant, query_id, chunk_id)
+        FROM rankings SEMI JOIN short_queries USING (tenant, query_id) ANTI JOIN pool USING (tenant, query_id, chunk_id)
         GROUP BY tenant, query_id, chunk_id
     ), unlabelled AS (
         SELECT tenant, query_id, text_hash
         FROM pool JOIN texts USING (tenant, chunk_id)
-        SEMI JOIN short USING (tenant, query_id) ANTI JOIN qrels USING (tenant, query_id, chunk_id)
-    ), found AS (
+        SEMI JOIN short_queries USING (tenant, query_id) ANTI JOIN qrels USING (tenant, query_id, chunk_id)
+    ), candidates AS (
         SELECT tenant, query_id, chunk_id, score
-        FROM beyond JOIN texts USING (tenant, chunk_id)
+        FROM beyond_pool JOIN texts USING (tenant, chunk_id)
         ANTI JOIN unlabelled USING (tenant, query_id, text_hash)
-        ANTI JOIN relevant USING (tenant, query_id, text_hash)
-        ANTI JOIN answering USING (tenant, query_id, doc_id)
-        ANTI JOIN judged AS taken USING (tenant, query_id, text_hash)
+        ANTI JOIN relevant_texts USING (tenant, query_id, text_hash)
+        ANTI JOIN relevant_documents USING (tenant, query_id, doc_id)
+        ANTI JOIN judged_negatives AS taken USING (tenant, query_id, text_hash)
         QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY score DESC, chunk_id) = 1
     )
-    SELECT *, row_number() OVER (PARTITION BY tenant, query_id ORDER BY score DESC, chunk_id) AS place
-    FROM found JOIN short USING (tenant, query_id)
+    SELECT *, row_number() OVER (PARTITION BY tenant, query_id ORDER BY score DESC, chunk_id) AS negative_rank
+    FROM candidates JOIN short_queries USING (tenant, query_id)
 """
 
-# A query's mined chunks are numbered by descending score, so those below a ceiling are contiguous from `start` on.
-NEGATIVES = """
+# A query's mined chunks are numbered by descending score, so those below a ceiling are contiguous from `first_rank` on.
+NEGATIVES_SQL = """
     CREATE TEMP TABLE negatives AS
-    WITH steps AS (
-        SELECT tenant, query_id, wanted, CAST(score AS DOUBLE) AS score, min(place) AS start
-        FROM mined GROUP BY tenant, query_id, wanted, score
-    ), places AS (
-        SELECT p.tenant, p.query_id, p.positive_id, unnest(range(s.start, s.start + s.wanted)) AS place
-        FROM positives p ASOF JOIN steps s
+    WITH score_steps AS (
+        SELECT tenant, query_id, n_missing, CAST(score AS DOUBLE) AS score, min(negative_rank) AS first_rank
+        FROM mined_candidates GROUP BY tenant, query_id, n_missing, score
+    ), mined_ranks AS (
+        SELECT p.tenant, p.query_id, p.positive_id,
+               unnest(range(s.first_rank, s.first_rank + s.n_missing)) AS negative_rank
+        FROM positives p ASOF JOIN score_steps s
           ON s.tenant = p.tenant AND s.query_id = p.query_id AND p.ceiling > s.score
     )
-    SELECT tenant, query_id, positive_id, chunk_id, score, place
-    FROM positives JOIN judged USING (tenant, query_id)
+    SELECT tenant, query_id, positive_id, chunk_id, score, negative_rank
+    FROM positives JOIN judged_negatives USING (tenant, query_id)
     UNION ALL
-    SELECT tenant, query_id, positive_id, chunk_id, score, $negatives + place
-    FROM places JOIN mined USING (tenant, query_id, place)
+    SELECT tenant, query_id, positive_id, chunk_id, score, $negatives + negative_rank
+    FROM mined_ranks JOIN mined_candidates USING (tenant, query_id, negative_rank)
 """
 
 # Each positive with its list of negatives, numbered in output order.
-CHOSEN = """
-    CREATE TEMP TABLE chosen AS
+NUMBERED_TRIPLETS_SQL = """
+    CREATE TEMP TABLE numbered_triplets AS
     WITH lists AS (
         SELECT tenant, query_id, positive_id,
-               list(chunk_id ORDER BY place) AS negative_ids, list(score ORDER BY place) AS negative_scores
+               list(chunk_id ORDER BY negative_rank) AS negative_ids,
+               list(score ORDER BY negative_rank) AS negative_scores
         FROM negatives GROUP BY tenant, query_id, positive_id
     )
     SELECT tenant, query_id, positive_id, positive_score, split,
@@ -195,27 +198,27 @@ CHOSEN = """
     FROM positives LEFT JOIN lists USING (tenant, query_id, positive_id)
 """
 
-# Reasons why positives make no triplet, for the funnel. `copies` have the text of another positive of their query;
-# `overruled` ones have a text that people labelled as not relevant.
-LEFT_OUT = """
-    WITH positives AS (FROM labelled WHERE relevance > 0),
-    overruled AS (FROM positives ANTI JOIN relevant USING (tenant, query_id, text_hash)),
+# Reasons why positives make no triplet; `_step` reads them by name. `copies` have the text of another positive of their
+# query; `overruled` ones have a text that people labelled as not relevant.
+COUNT_LEFT_OUT_SQL = """
+    WITH labelled_positives AS (FROM labelled_chunks WHERE relevance > 0),
+    overruled AS (FROM labelled_positives ANTI JOIN relevant_texts USING (tenant, query_id, text_hash)),
     counts AS (
         SELECT count(*) AS texts, count(*) FILTER (unlikely) AS unlikely,
-               count(*) FILTER (held AND NOT unlikely) AS held
-        FROM relevant
+               count(*) FILTER (held_out AND NOT unlikely) AS held
+        FROM relevant_texts
     )
     SELECT p.n AS total, o.n AS overruled, p.n - o.n - c.texts AS copies, c.unlikely, c.held,
-           (SELECT count(*) FROM bare) AS bare
-    FROM counts c, (SELECT count(*) AS n FROM positives) p, (SELECT count(*) AS n FROM overruled) o
+           (SELECT count(*) FROM short_texts) AS bare
+    FROM counts c, (SELECT count(*) AS n FROM labelled_positives) p, (SELECT count(*) AS n FROM overruled) o
 """
 
 # Rows of `triplets` with their texts, for a range of numbers.
-BLOCK_OF_TRIPLETS = """
-    WITH block AS (SELECT * FROM chosen WHERE number >= $first AND number < $first + $rows),
+TRIPLETS_OF_BLOCK_SQL = """
+    WITH block AS (SELECT * FROM numbered_triplets WHERE number >= $first AND number < $first + $rows),
     negatives AS (
-        SELECT number, list({passage} ORDER BY place) AS negatives
-        FROM (SELECT number, tenant, unnest(negative_ids) AS chunk_id, generate_subscripts(negative_ids, 1) AS place
+        SELECT number, list({passage} ORDER BY rank) AS negatives
+        FROM (SELECT number, tenant, unnest(negative_ids) AS chunk_id, generate_subscripts(negative_ids, 1) AS rank
               FROM block)
         JOIN chunks USING (tenant, chunk_id) GROUP BY number
     )
@@ -277,7 +280,7 @@ def triplets(
 
     Chunks with the same text share a label and make one positive. Positives in order: human labels, then grade,
     probability and fused score; at most `max_positives` per query. Positives below `min_probability` or doubted by the
-    judge (see `LIKELIHOOD`), and texts with fewer than `min_letters` letters and digits, are dropped unless labelled by
+    judge (`LIKELIHOOD_SQL`), and texts with fewer than `min_letters` letters and digits, are dropped unless labelled by
     people. With `apart`, positives that answer a test query and, in training, a validation query are dropped, too.
 
     Negatives, hardest first: pool members judged not relevant; then chunks beyond the pool whose fused score is below
@@ -311,24 +314,25 @@ def triplets(
 
 
 def make_triplets(share: TripletShard) -> Pieces:
-    """Yield a row of counts (`LEFT_OUT`, rows, rows short of negatives), then the shard's triplets, `BLOCK` at a
-    time.
+    """Yield a row of counts (`COUNT_LEFT_OUT_SQL`, rows, rows short of negatives), then the shard's triplets,
+    `BLOCK_ROWS` at a time.
     """
     settings = share.settings
     negatives_limit = {"negatives": settings.num_negatives}
     with _open_shard(share) as connection:
-        connection.execute(TEXTS)
-        connection.execute(HELD, {"apart": share.apart})
-        connection.execute(LABELLED, {"min_probability": settings.min_probability})
-        connection.execute(RELEVANT)
-        connection.execute(BARE, {"min_letters": settings.min_letters})
-        connection.execute(POSITIVES, {"margin": settings.relative_margin, "most": settings.max_positives})
-        connection.execute(ANSWERING, {"same_document": settings.allow_same_document_negatives})
-        for statement in (JUDGED, MINED, NEGATIVES):
+        connection.execute(TEXTS_SQL)
+        connection.execute(HELD_OUT_TEXTS_SQL, {"apart": share.apart})
+        connection.execute(LABELLED_CHUNKS_SQL, {"min_probability": settings.min_probability})
+        connection.execute(RELEVANT_TEXTS_SQL)
+        connection.execute(SHORT_TEXTS_SQL, {"min_letters": settings.min_letters})
+        connection.execute(POSITIVES_SQL, {"margin": settings.relative_margin, "max_positives": settings.max_positives})
+        connection.execute(RELEVANT_DOCUMENTS_SQL, {"same_document": settings.allow_same_document_negatives})
+        for statement in (JUDGED_NEGATIVES_SQL, MINED_CANDIDATES_SQL, NEGATIVES_SQL):
             connection.execute(statement, negatives_limit)
-        connection.execute(CHOSEN)
+        connection.execute(NUMBERED_TRIPLETS_SQL)
         n_rows, n_short = _totals(connection, settings.num_negatives)
-        yield _left_out(connection).append_column("rows", [[n_rows]]).append_column("short", [[n_short]])
+        left_out: pa.Table = connection.sql(COUNT_LEFT_OUT_SQL).to_arrow_table()
+        yield left_out.append_column("rows", [[n_rows]]).append_column("short", [[n_short]])
         yield from _blocks(connection, n_rows, share.source, settings.text_form)
 
 
@@ -338,7 +342,7 @@ def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
     with scratch() as connection:
         share.tables.view(connection, "queries", "queries")
         if share.shards == 1:
-            for table in ("chunks", *_BY_QUERY):
+            for table in ("chunks", *_QUERY_TABLES):
                 share.tables.view(connection, table, table)
             share.tables.view(connection, "every_qrels", "qrels")
         else:
@@ -348,13 +352,13 @@ def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def _restrict(connection: duckdb.DuckDBPyConnection, share: TripletShard) -> None:
     """Restrict the views to the shard's queries and the chunks they may need; other tables become `every_…`."""
-    for table in ("chunks", *_BY_QUERY):
+    for table in ("chunks", *_QUERY_TABLES):
         share.tables.view(connection, f"every_{table}", table)
     connection.execute(SHARD_QUERIES_SQL, {"shard": share.shard, "shards": share.shards})
-    for table in _BY_QUERY:
-        connection.execute(OWN.format(table=table))
-    connection.execute(NEEDED)
-    connection.execute(OWN_TEXTS)
+    for table in _QUERY_TABLES:
+        connection.execute(SHARD_VIEW_SQL.format(table=table))
+    connection.execute(NEEDED_CHUNKS_SQL)
+    connection.execute(CHUNKS_VIEW_SQL)
 
 
 def _count_pieces(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[pa.Table]:
@@ -362,11 +366,6 @@ def _count_pieces(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[p
     for pieces in results:
         counts.update(next(pieces).to_pylist()[0])
         yield from pieces
-
-
-def _left_out(connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Count the positives that make no triplet, by reason: one row with the columns of `LEFT_OUT`."""
-    return connection.sql(LEFT_OUT).to_arrow_table()
 
 
 def _step(counts: Counter[str]) -> FunnelStep:
@@ -386,14 +385,15 @@ def _step(counts: Counter[str]) -> FunnelStep:
 
 def _totals(connection: duckdb.DuckDBPyConnection, n_negatives: int) -> tuple[int, int]:
     """Count the triplets, and those of them with fewer than `n_negatives` negatives."""
-    count_sql = "SELECT count(*), count(*) FILTER (len(negative_ids) < $wanted) FROM chosen"
-    totals = connection.sql(count_sql, params={"wanted": n_negatives}).fetchall()
+    count_sql = "SELECT count(*), count(*) FILTER (len(negative_ids) < $n_negatives) FROM numbered_triplets"
+    totals = connection.sql(count_sql, params={"n_negatives": n_negatives}).fetchall()
     return int(totals[0][0]), int(totals[0][1])
 
 
 def _blocks(connection: duckdb.DuckDBPyConnection, rows: int, source: str, form: TextForm) -> Iterator[pa.Table]:
-    """Yield the shard's triplets with their texts in this form, `BLOCK` rows at a time."""
-    query = BLOCK_OF_TRIPLETS.format(passage=TEXT_FORMS[form].format(of=""), positive=TEXT_FORMS[form].format(of="c."))
-    for first in range(0, rows, BLOCK):
-        parameters = {"first": first, "rows": BLOCK, "source": source}
+    """Yield the shard's triplets with their texts in this form, `BLOCK_ROWS` rows at a time."""
+    passage, positive = (TEXT_FORMS_SQL[form].format(of=chunk) for chunk in ("", "c."))
+    query = TRIPLETS_OF_BLOCK_SQL.format(passage=passage, positive=positive)
+    for first in range(0, rows, BLOCK_ROWS):
+        parameters = {"first": first, "rows": BLOCK_ROWS, "source": source}
         yield connection.sql(query, params=parameters).to_arrow_table()

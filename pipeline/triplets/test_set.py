@@ -6,7 +6,7 @@ import duckdb
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.relations import Relation, materialize
-from darklode.pipeline.mine.multi_hop import STRONGEST, find_loans, multi_hop
+from darklode.pipeline.mine.multi_hop import STRONGEST_PAIRS_SQL, find_loans, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TABLES
@@ -27,47 +27,50 @@ TEST_SET = Stage(
     ("mined_test", "mined_test_pool"),
 )
 
-TEST_QUERIES = "SELECT DISTINCT tenant, query_id FROM click_evidence"
+# `_later_tables` restricts `click_evidence` to the test period.
+TEST_QUERIES_SQL = "SELECT DISTINCT tenant, query_id FROM click_evidence"
 
 # A lender from the training period would lend positives that the model was trained on.
-NEW_LENDERS = """
+LOANS_IN_TEST_PERIOD_SQL = """
     FROM {loans} SEMI JOIN (
         SELECT tenant, query_id AS via_query_id FROM log_queries WHERE date >= CAST($test_from AS DATE)
     ) USING (tenant, via_query_id)
-    WHERE $lent
+    WHERE $borrow
 """
 
 # Relevance pairs of training-period queries existed before the test period.
-LATER = "FROM {every} WHERE date >= CAST($test_from AS DATE)"
+PAIRS_IN_TEST_PERIOD_SQL = "FROM {pairs} WHERE date >= CAST($test_from AS DATE)"
 
-FOUND = """
-    SELECT f.tenant, f.query_id, q.text AS query, f.positive_id AS doc_id, f.source, f.date
-    FROM {strongest} f JOIN log_queries q USING (tenant, query_id)
-    SEMI JOIN documents d ON d.tenant = f.tenant AND d.doc_id = f.positive_id
+PAIRS_WITH_DOCUMENT_SQL = """
+    SELECT p.tenant, p.query_id, q.text AS query, p.positive_id AS doc_id, p.source, p.date
+    FROM {pairs} p JOIN log_queries q USING (tenant, query_id)
+    SEMI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
 """
 
-PAIRS = """
-    WITH trained AS (SELECT DISTINCT tenant, positive_id AS doc_id FROM triplets WHERE split = 'train'),
-    sharing AS (SELECT DISTINCT tenant, query_id FROM {found} SEMI JOIN trained USING (tenant, doc_id))
-    SELECT f.tenant, f.query_id, f.query,
+TEST_PAIRS_SQL = """
+    WITH training_positives AS (SELECT DISTINCT tenant, positive_id AS doc_id FROM triplets WHERE split = 'train'),
+    sharing_queries AS (
+        SELECT DISTINCT tenant, query_id FROM {pairs} SEMI JOIN training_positives USING (tenant, doc_id)
+    )
+    SELECT p.tenant, p.query_id, p.query,
            CASE WHEN c.date < CAST($test_from AS DATE) THEN 'seen' WHEN n.date < CAST($test_from AS DATE) THEN 'variant'
                 ELSE 'unseen' END AS kind,
-           s.query_id IS NOT NULL AS shares_positive, f.doc_id, f.source, f.date
-    FROM {found} f JOIN query_clusters c USING (tenant, query_id)
+           s.query_id IS NOT NULL AS shares_positive, p.doc_id, p.source, p.date
+    FROM {pairs} p JOIN query_clusters c USING (tenant, query_id)
     LEFT JOIN query_clusters n ON n.tenant = c.tenant AND n.query_id = c.near_query_id
-    LEFT JOIN sharing s ON s.tenant = f.tenant AND s.query_id = f.query_id
+    LEFT JOIN sharing_queries s ON s.tenant = p.tenant AND s.query_id = p.query_id
 """
 
-POOL = """
-    WITH paired AS (SELECT DISTINCT tenant, doc_id FROM {pairs}),
-    others AS (
-        SELECT tenant, doc_id FROM documents ANTI JOIN paired USING (tenant, doc_id)
-        SEMI JOIN (SELECT DISTINCT tenant FROM paired) USING (tenant)
-        QUALIFY $most IS NULL OR row_number() OVER (
+TEST_POOL_SQL = """
+    WITH relevant AS (SELECT DISTINCT tenant, doc_id FROM {pairs}),
+    distractors AS (
+        SELECT tenant, doc_id FROM documents ANTI JOIN relevant USING (tenant, doc_id)
+        SEMI JOIN (SELECT DISTINCT tenant FROM relevant) USING (tenant)
+        QUALIFY $max_distractors IS NULL OR row_number() OVER (
             PARTITION BY tenant ORDER BY md5(concat_ws(chr(0), $seed, tenant, doc_id))
-        ) <= $most
+        ) <= $max_distractors
     )
-    SELECT tenant, doc_id, true AS paired FROM paired UNION ALL SELECT tenant, doc_id, false FROM others
+    SELECT tenant, doc_id, true AS paired FROM relevant UNION ALL SELECT tenant, doc_id, false FROM distractors
     ORDER BY tenant, doc_id
 """
 
@@ -95,23 +98,23 @@ def test_set(
         return
     period = {"test_from": settings.test_from}
     with _later_tables(tables, settings.test_from).connect() as connection:
-        test_queries = materialize(connection, TEST_QUERIES)
-        loan_parameters = {**period, "lent": settings.test_multi_hop}
+        test_queries = materialize(connection, TEST_QUERIES_SQL)
+        loan_parameters = {**period, "borrow": settings.test_multi_hop}
         all_loans = find_loans(connection, test_queries, before=hop.before)
-        loans = materialize(connection, NEW_LENDERS, loan_parameters, loans=all_loans)
+        loans = materialize(connection, LOANS_IN_TEST_PERIOD_SQL, loan_parameters, loans=all_loans)
         all_pairs = multi_hop(connection, test_queries, loans, hop, max_associations=lenders, merge="all")
-        later = materialize(connection, LATER, period, every=all_pairs)
-        strongest = materialize(connection, STRONGEST, found=later)
-        test_pairs = materialize(connection, FOUND, strongest=strongest)
-        pairs = materialize(connection, PAIRS, period, found=test_pairs)
+        later = materialize(connection, PAIRS_IN_TEST_PERIOD_SQL, period, pairs=all_pairs)
+        strongest = materialize(connection, STRONGEST_PAIRS_SQL, pairs=later)
+        test_pairs = materialize(connection, PAIRS_WITH_DOCUMENT_SQL, pairs=strongest)
+        pairs = materialize(connection, TEST_PAIRS_SQL, period, pairs=test_pairs)
         output.count(_step(connection, test_queries, pairs, apart=apart))
         if apart:
             connection.execute(f"DELETE FROM {pairs} WHERE shares_positive")
         columns = ", ".join(TABLES["mined_test"].schema.names)
         ordered_sql = f"SELECT {columns} FROM {pairs} ORDER BY tenant, query_id, doc_id"
         output.write_answer("mined_test", connection, ordered_sql, {})
-        pool_parameters = {"most": settings.test_pool_size, "seed": hop.seed}
-        output.write_answer("mined_test_pool", connection, POOL.format(pairs=pairs), pool_parameters)
+        pool_parameters = {"max_distractors": settings.test_pool_size, "seed": hop.seed}
+        output.write_answer("mined_test_pool", connection, TEST_POOL_SQL.format(pairs=pairs), pool_parameters)
     n_pairs, n_pool = (sum(part.rows for part in output.parts[name]) for name in ("mined_test", "mined_test_pool"))
     output.count(FunnelStep("mined_test_pool", "documents", tables.rows("documents"), "documents in the pool", n_pool))
     output.facts["pairs"] = n_pairs

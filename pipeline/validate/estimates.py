@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.bootstrap import ENDS, interval
+from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES, interval
 
 _Counts = NDArray[np.int64]
 
@@ -131,13 +131,13 @@ def estimate(
     precision = missed = recall = UNKNOWN
     n_found = int(merged.pairs[merged.is_found].sum())
     if estimable[True] and n_found:
-        low, high = np.percentile(posterior[True] / n_found, ENDS)
+        low, high = np.percentile(posterior[True] / n_found, INTERVAL_PERCENTILES)
         precision = IntervalEstimate(expected[True] / n_found, float(low), float(high) if n_false_labels else 1.0)
     if estimable[False]:
-        low, high = np.percentile(posterior[False], ENDS)
+        low, high = np.percentile(posterior[False], INTERVAL_PERCENTILES)
         missed = IntervalEstimate(expected[False], float(low) if n_missed_labels else 0.0, float(high))
     if all(estimable.values()) and expected[True] + expected[False] > 0:
-        low, high = np.percentile(posterior[True] / (posterior[True] + posterior[False]), ENDS)
+        low, high = np.percentile(posterior[True] / (posterior[True] + posterior[False]), INTERVAL_PERCENTILES)
         value = expected[True] / (expected[True] + expected[False])
         recall = IntervalEstimate(value, float(low) if expected[True] else 0.0, float(high) if n_missed_labels else 1.0)
     return RunEstimates(precision, recall, missed)

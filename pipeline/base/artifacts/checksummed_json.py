@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-KEY = "sha256"
+CHECKSUM_KEY = "sha256"
 _CHECKSUM = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\Z')
 
 
 def dump_checksummed(content: Mapping[str, Any]) -> bytes:
     """Serialize a mapping to JSON and append its checksum as the last key."""
-    text = json.dumps({**content, KEY: ""}, indent=1, ensure_ascii=False).encode()
+    text = json.dumps({**content, CHECKSUM_KEY: ""}, indent=1, ensure_ascii=False).encode()
     signed_bytes = text[: -len(b'"sha256": ""\n}')]
-    return signed_bytes + f'"{KEY}": "{hashlib.sha256(signed_bytes).hexdigest()}"\n}}'.encode()
+    return signed_bytes + f'"{CHECKSUM_KEY}": "{hashlib.sha256(signed_bytes).hexdigest()}"\n}}'.encode()
 
 
 def load_checksummed(data: bytes) -> dict[str, Any]:
@@ -33,6 +33,6 @@ def load_checksummed(data: bytes) -> dict[str, Any]:
     match = _CHECKSUM.search(data)
     if match and hashlib.sha256(data[: match.start()]).hexdigest().encode() != match[1]:
         raise ValueError("its checksum differs")
-    if content.pop(KEY, None) is not None and not match:
+    if content.pop(CHECKSUM_KEY, None) is not None and not match:
         raise ValueError("its checksum is malformed")
     return content

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 
-FOLDERS = ("manifests", "tables", "progress")
+CACHED_FOLDERS = ("manifests", "tables", "progress")
 """Folders that only the process holding the run's lock writes to; remote workers write to `progress` only."""
 
-MANIFESTS, MERGED = "manifests/", "manifests.json"
-SINGLE = ("inputs.json", "settings.yaml", "days.json")
+MANIFESTS_PREFIX, MERGED_MANIFESTS = "manifests/", "manifests.json"
+CACHED_ROOT_FILES = ("inputs.json", "settings.yaml", "days.json")
 """Files in the run's root that are read often and written by the same process only."""
 
 SETTLE_SECONDS = 2.0
@@ -44,11 +44,11 @@ class ListingCache:
     def is_listed(self, folder: str) -> bool:
         """Whether the cached listing of a folder may be used."""
         top = folder.partition("/")[0]
-        return top in FOLDERS and top not in self._shared_folders
+        return top in CACHED_FOLDERS and top not in self._shared_folders
 
     def has_bytes(self, name: str) -> bool:
         """Whether the contents of this file are cached."""
-        return name.startswith(MANIFESTS) or name in SINGLE
+        return name.startswith(MANIFESTS_PREFIX) or name in CACHED_ROOT_FILES
 
     def record_write(self, name: str, data: bytes | memoryview) -> None:
         """Update the cache after a file was written; its modification time is unknown until the next listing."""
@@ -93,7 +93,9 @@ class ListingCache:
 
     def manifests(self) -> dict[str, bytes]:
         """Content of the cached manifests by file name."""
-        return {name: data for name, data in self.files.items() if name.startswith(MANIFESTS) and data is not None}
+        return {
+            name: data for name, data in self.files.items() if name.startswith(MANIFESTS_PREFIX) and data is not None
+        }
 
     @property
     def is_changed(self) -> bool:

@@ -21,21 +21,21 @@ from darklode.pipeline.base.artifacts.stage import (
     fingerprint,
     parts_of,
 )
-from darklode.pipeline.base.artifacts.store import LOCK, ReadOnlyStore, Store, explain_write_errors
+from darklode.pipeline.base.artifacts.store import LOCK_FILE, ReadOnlyStore, Store, explain_write_errors
 from darklode.pipeline.base.artifacts.tables import Tables, content, select_tables
 from darklode.pipeline.base.artifacts.temporary_files import new_lease
 from darklode.pipeline.base.errors import ArtifactError, EverythingDropped
 
-SOFTWARE = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")
+RECORDED_PACKAGES = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")
 """Packages whose versions are recorded in manifests."""
 
-FAILURE = "failure"
+FAILURE_FACT = "failure"
 """Key of the fact that a stage records if it dropped every row; its value is the error message."""
 
 
 @cache  # installed versions do not change during a process, and reading them takes as long as a small stage
 def _software() -> dict[str, str]:
-    return {name: version(name) for name in SOFTWARE}
+    return {name: version(name) for name in RECORDED_PACKAGES}
 
 
 def no_progress(_done: int, _total: int | None, _note: str) -> None:
@@ -68,9 +68,9 @@ class Run:
                 yield
             return
         self.store.prepare()
-        run_lock = FileLock(self.store.local / LOCK, timeout=0)
+        run_lock = FileLock(self.store.local / LOCK_FILE, timeout=0)
         try:
-            with explain_write_errors(self.store.local / LOCK):
+            with explain_write_errors(self.store.local / LOCK_FILE):
                 run_lock.acquire()
         except Timeout as error:
             message = f"another process is writing to {self.store.url}; wait for it or choose another --out"
@@ -158,7 +158,7 @@ class Run:
             return "not run yet"
         if manifest.fingerprint != stage_fingerprint:
             return difference(manifest, inputs, settings)
-        if FAILURE in manifest.facts:
+        if FAILURE_FACT in manifest.facts:
             return "it dropped every row"
         return self._damage_error(manifest)
 
@@ -185,7 +185,7 @@ class Run:
             work(self._open_inputs(stage), output)
         except EverythingDropped as error:  # the manifest is written anyway: its rejects tell why rows were dropped
             failure = error
-            output.facts[FAILURE] = str(error)
+            output.facts[FAILURE_FACT] = str(error)
         outputs = output.close()
         seconds = round(time.perf_counter() - start_time, 3)
         manifest = Manifest(

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
-from darklode.pipeline.base.artifacts.temporary_files import TEMPORARY
+from darklode.pipeline.base.artifacts.temporary_files import TEMPORARY_SUFFIX
 from darklode.schemas.table import SCHEMA_VERSION
 
 
@@ -190,7 +190,7 @@ def partition_values(partition: str) -> dict[str, str]:
 
 def parts_of(stage: str) -> re.Pattern[str]:
     """Pattern of a stage's part files and of leftovers of killed writes."""
-    return re.compile(rf"\.?{re.escape(stage)}-\d{{5,}}-[0-9a-f]{{8}}\.parquet({TEMPORARY})?")
+    return re.compile(rf"\.?{re.escape(stage)}-\d{{5,}}-[0-9a-f]{{8}}\.parquet({TEMPORARY_SUFFIX})?")
 
 
 def difference(manifest: Manifest, inputs: dict[str, str], settings: dict[str, Any]) -> str:

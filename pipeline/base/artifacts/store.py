@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from darklode.pipeline.base.artifacts.listing_cache import MANIFESTS, MERGED, ListingCache, Stamps
-from darklode.pipeline.base.artifacts.temporary_files import UNLOCKED, is_left_over, is_temporary, temporary_path
+from darklode.pipeline.base.artifacts.listing_cache import MANIFESTS_PREFIX, MERGED_MANIFESTS, ListingCache, Stamps
+from darklode.pipeline.base.artifacts.temporary_files import UNLOCKED_LEASE, is_left_over, is_temporary, temporary_path
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 
-LOCK = ".lock"
+LOCK_FILE = ".lock"
 
 _REMEDIES = {
     errno.ENOSPC: "free space on that disk",
@@ -43,7 +43,7 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self._listing_cache: ListingCache | None = None
-        self._lease = UNLOCKED
+        self._lease = UNLOCKED_LEASE
         self.local: Path | None = None
         if url.startswith("s3://"):
             self._fs, self._root = _s3(url, os.environ)
@@ -74,7 +74,7 @@ class Store:
         finally:
             with suppress(OSError):
                 if self._listing_cache.is_changed:
-                    self.write(MERGED, self._listing_cache.merge(self._list_stamps("manifests")))
+                    self.write(MERGED_MANIFESTS, self._listing_cache.merge(self._list_stamps("manifests")))
             self._listing_cache = outer_cache
 
     def mark_shared(self, folder: str) -> None:
@@ -84,7 +84,7 @@ class Store:
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process sees neither the cache's updates nor the end of the lock.
-        return self.__dict__ | {"_listing_cache": None, "_lease": UNLOCKED}
+        return self.__dict__ | {"_listing_cache": None, "_lease": UNLOCKED_LEASE}
 
     @property
     def filesystem(self) -> pafs.FileSystem:
@@ -137,7 +137,7 @@ class Store:
         try:
             yield
         finally:
-            self._lease = UNLOCKED
+            self._lease = UNLOCKED_LEASE
 
     @contextmanager
     def _tracked_write(self, name: str) -> Iterator[None]:
@@ -154,7 +154,9 @@ class Store:
         cache = self._listing_cache
         if cache is None or not cache.has_bytes(name):
             return self.read_now(name)
-        is_listed = name in cache.files or not name.startswith(MANIFESTS) or name in self._cached_stamps("manifests")
+        is_listed = (
+            name in cache.files or not name.startswith(MANIFESTS_PREFIX) or name in self._cached_stamps("manifests")
+        )
         if name not in cache.files:  # listing manifests may have loaded it
             cache.files[name] = self.read_now(name) if is_listed else None
         return cache.files[name]
@@ -226,7 +228,7 @@ class Store:
         if top not in self._listing_cache.stamps:
             self._listing_cache.stamps[top] = self._list_stamps(top)
             if top == "manifests":
-                self._listing_cache.load_manifests(self.read_now(MERGED), self._listing_cache.stamps[top])
+                self._listing_cache.load_manifests(self.read_now(MERGED_MANIFESTS), self._listing_cache.stamps[top])
         return self._listing_cache.stamps[top]
 
     def _files_below(self, folder: str) -> Stamps:
@@ -243,7 +245,7 @@ class Store:
     def root_names(self) -> list[str]:
         """Names of files and folders at the root, sorted, without lock and temporary files."""
         names = (info.base_name for info in self._list(""))
-        return sorted(name for name in names if name != LOCK and not is_temporary(name))
+        return sorted(name for name in names if name != LOCK_FILE and not is_temporary(name))
 
     def _list(self, folder: str, *, recursive: bool = False) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)
@@ -341,12 +343,12 @@ def check_address(url: str) -> None:
         raise ArtifactError(f"{parts.scheme}:// URLs must not contain keys or options; set AWS_* in the environment")
 
 
-_AWS = re.compile(r"AWS Error (\w+)(?: \([^)]*\))? during (\w+) operation: (.*)", re.DOTALL)
+_AWS_ERROR = re.compile(r"AWS Error (\w+)(?: \([^)]*\))? during (\w+) operation: (.*)", re.DOTALL)
 
 
 def s3_failure(error: Exception) -> str | None:
     """The message for an error of pyarrow's S3 filesystem, which has no errno; None for other errors."""
-    match = _AWS.search(str(error)) if isinstance(error, OSError) else None
+    match = _AWS_ERROR.search(str(error)) if isinstance(error, OSError) else None
     if match is None:
         return None
     kind, operation, message = match[1], match[2], " ".join(match[3].split())

@@ -298,7 +298,7 @@ def escape_glob(path: str) -> str:
     return re.sub(r"[*?\[]", r"[\g<0>]", path)
 
 
-_TYPES: dict[pa.DataType, str] = {
+_SQL_TYPES: dict[pa.DataType, str] = {
     pa.string(): "VARCHAR",
     pa.bool_(): "BOOLEAN",
     pa.int32(): "INTEGER",
@@ -317,7 +317,7 @@ def no_rows(table: Table) -> str:
 
 
 def _sql_type(kind: pa.DataType) -> str:
-    return f"{_sql_type(kind.value_type)}[]" if pa.types.is_list(kind) else _TYPES[kind]
+    return f"{_sql_type(kind.value_type)}[]" if pa.types.is_list(kind) else _SQL_TYPES[kind]
 
 
 @contextmanager
@@ -335,7 +335,7 @@ def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
             connection.close()
 
 
-_DAMAGE = ("CRC checksum verification failed", "Couldn't deserialize thrift")
+_DAMAGE_MESSAGES = ("CRC checksum verification failed", "Couldn't deserialize thrift")
 """Arrow's messages for damaged pages."""
 
 
@@ -350,7 +350,7 @@ def _explain_failures() -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, OSError) as error:
-        if any(sign in str(error) for sign in _DAMAGE):
+        if any(sign in str(error) for sign in _DAMAGE_MESSAGES):
             raise ArtifactError("a file of the run is damaged; find it with `darklode verify RUN`") from error
         if isinstance(error, OSError) or os.strerror(errno.ENOSPC) not in str(error):
             raise

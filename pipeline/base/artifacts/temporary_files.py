@@ -16,17 +16,17 @@ import time
 from functools import cache
 from pathlib import Path
 
-UNLOCKED = "unlocked"
+UNLOCKED_LEASE = "unlocked"
 """Lease in the names of files that are written without the run's lock."""
 
 ABANDONED_SECONDS = 86_400.0
 """Age after which a temporary file of an unknown process counts as left over; a write takes seconds."""
 
-TEMPORARY = r"(\.[0-9a-f]{8})?(\.[0-9a-f]{8})?\.\d+(\.(?:[0-9a-f]{8}|unlocked))?\.tmp"
+TEMPORARY_SUFFIX = r"(\.[0-9a-f]{8})?(\.[0-9a-f]{8})?\.\d+(\.(?:[0-9a-f]{8}|unlocked))?\.tmp"
 """Suffix of temporary files; versions before 0.1.0 wrote no machine and no lease."""
 
-_ANY = re.compile(rf"\..+?{TEMPORARY}")
-_OWNED = re.compile(r"\..+\.[0-9a-f]{8}\.([0-9a-f]{8})\.(\d+)\.([0-9a-f]{8}|unlocked)\.tmp")
+_ANY_TEMPORARY = re.compile(rf"\..+?{TEMPORARY_SUFFIX}")
+_OWNED_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.([0-9a-f]{8})\.(\d+)\.([0-9a-f]{8}|unlocked)\.tmp")
 
 
 def new_lease() -> str:
@@ -41,7 +41,7 @@ def temporary_path(target: Path, lease: str) -> Path:
 
 def is_temporary(name: str) -> bool:
     """Whether a file is a temporary file of this or an earlier version."""
-    return _ANY.fullmatch(name) is not None
+    return _ANY_TEMPORARY.fullmatch(name) is not None
 
 
 def is_left_over(name: str, modified: float, lease: str) -> bool:
@@ -52,10 +52,10 @@ def is_left_over(name: str, modified: float, lease: str) -> bool:
         modified: modification time in seconds since the epoch.
         lease: lease of the current lock.
     """
-    owner = _OWNED.fullmatch(name)
+    owner = _OWNED_TEMPORARY.fullmatch(name)
     if owner:
         machine, process, file_lease = owner.groups()
-        if file_lease != UNLOCKED:
+        if file_lease != UNLOCKED_LEASE:
             return file_lease != lease
         if machine == machine_id():
             return not _is_running(int(process))

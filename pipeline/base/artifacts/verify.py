@@ -12,13 +12,13 @@ from darklode.pipeline.base.artifacts.stage import Manifest, Part
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.schemas.tables import TABLES
 
-READERS = 8
+N_READERS = 8
 """Files read in parallel, for the latency of S3."""
 
-AGAIN = "run the command that wrote it again"
+WRITE_AGAIN = "run the command that wrote it again"
 RUN_AGAIN = "run the command of this run again"
 
-_PART = re.compile(r"tables/(?P<table>[^/]+)/(?:.+/)?(?P<stage>[^./][^/]*)-\d{5,}-[0-9a-f]{8}\.parquet")
+_PART_FILE = re.compile(r"tables/(?P<table>[^/]+)/(?:.+/)?(?P<stage>[^./][^/]*)-\d{5,}-[0-9a-f]{8}\.parquet")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def verify(run: Run) -> Iterator[FileCheck]:
             unfinished_stages.add(folder)
             yield _check_record(run.store, name, parts)
     yield from _missing_manifests(run.store, manifests, unfinished_stages)
-    with ThreadPoolExecutor(READERS) as readers:
+    with ThreadPoolExecutor(N_READERS) as readers:
         yield from readers.map(_make_checker(run.store), [parts[file] for file in sorted(parts)])
 
 
@@ -66,7 +66,7 @@ def _missing_manifests(store: Store, manifests: Mapping[str, Manifest], unfinish
     manifest_names = {name.rpartition("/")[2].removesuffix(".json") for name in _json_files(store, "manifests")}
     orphans: dict[str, list[str]] = {}
     for file in sorted(store.sizes("tables", recursive=True)):
-        match = _PART.fullmatch(file)
+        match = _PART_FILE.fullmatch(file)
         if match and match["stage"] not in manifest_names | unfinished:
             orphans.setdefault(match["stage"], []).append(match["table"])
     for stage, tables in orphans.items():
@@ -124,7 +124,7 @@ def _make_checker(store: Store) -> Callable[[Part], FileCheck]:
         if integrity.is_unchanged(part):
             return FileCheck(part.file, part.size, None)
         is_missing = store.size(part.file) is None
-        problem, remedy = ("is missing", AGAIN) if is_missing else ("is damaged", f"delete it and {AGAIN}")
+        problem, remedy = ("is missing", WRITE_AGAIN) if is_missing else ("is damaged", f"delete it and {WRITE_AGAIN}")
         return FileCheck(part.file, part.size, f"{problem}; {remedy}")
 
     return check

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.types import Keys
 
 _DIGITS = 32
-_VALUES = np.full(256, 255, dtype=np.uint8)
-_VALUES[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtype=np.uint8)
+_DIGIT_VALUES = np.full(256, 255, dtype=np.uint8)
+_DIGIT_VALUES[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtype=np.uint8)
 
 
 def keys_of(hashes: Sequence[str] | pa.Array | pa.ChunkedArray) -> Keys:
@@ -33,7 +33,7 @@ def _piece(hashes: pa.Array) -> Keys:
     lengths = pc.fill_null(pc.binary_length(hashes), 0).to_numpy(zero_copy_only=False)
     _check_hashes(lengths != _DIGITS, hashes)
     text = np.frombuffer(pc.binary_join(joined, "")[0].as_buffer() or b"", dtype=np.uint8).reshape(-1, _DIGITS)
-    digits = _VALUES[text]
+    digits = _DIGIT_VALUES[text]
     _check_hashes((digits == 255).any(axis=1), hashes)
     packed = digits[:, ::2] << np.uint8(4) | digits[:, 1::2]
     return from_bytes(packed)

@@ -28,7 +28,8 @@ from darklode.schemas.settings import CacheSettings
 
 MAX_RETRIES = 20
 """Retries if parts are deleted while they are read."""
-_READERS = 8
+_N_READERS = 8
+"""Parts read in parallel, for the latency of S3."""
 MIN_ORPHAN_AGE = timedelta(hours=1)
 """Minimum age of an orphaned file; a younger one may still be incomplete."""
 Result = TypeVar("Result")
@@ -250,7 +251,7 @@ class PartIndex:
 
     def _add(self, names: list[str]) -> bool:
         """Index some parts; returns False if one was deleted."""
-        with ThreadPoolExecutor(_READERS) as readers:
+        with ThreadPoolExecutor(_N_READERS) as readers:
             keys_by_name = dict(zip(names, readers.map(self._load, names), strict=True))
         readable = {name: keys for name, keys in keys_by_name.items() if keys is not None}
         self.names += readable

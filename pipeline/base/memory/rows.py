@@ -16,12 +16,12 @@ from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.parts import Damaged
 from darklode.pipeline.base.types import Ints, Keys
 
-WRITTEN = pa.field("written_at", pa.timestamp("ns", "UTC"), nullable=False)
-_LAST = np.int64(2**63 - 1)
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in Fibonacci hashing
+WRITTEN_AT = pa.field("written_at", pa.timestamp("ns", "UTC"), nullable=False)
+_MAX_TIME = np.int64(2**63 - 1)
+_ODD_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in Fibonacci hashing
 _GROUP_ROWS = 1 << 13
 """Rows per row group: a look-up typically reads some hundred neighboring rows."""
-_GROUPS_AT_ONCE = 8
+_GROUPS_AT_ONCE = 8  # row groups whose keys are read together; bounds memory
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RowKind:
     def schema(self) -> pa.Schema:
         """Schema of a part. Merging keeps `written_at`, which decides which of several rows is valid."""
         hashes = (pa.field(name, pa.string(), nullable=False) for name in self.key)
-        return pa.schema([*hashes, WRITTEN, *self.values])
+        return pa.schema([*hashes, WRITTEN_AT, *self.values])
 
     def empty(self, columns: list[str]) -> pa.Table:
         """An empty table with some columns."""
@@ -62,7 +62,7 @@ class RowKind:
             ValueError: a hash is not 32 hex digits.
         """
         # Multiplying by an odd number is invertible, and makes (a, b) different from (b, a).
-        return reduce(lambda keys, more: keys * _ODD ^ more, (keys_of(rows[name]) for name in self.key))
+        return reduce(lambda keys, more: keys * _ODD_MULTIPLIER ^ more, (keys_of(rows[name]) for name in self.key))
 
     @property
     def attempt(self) -> tuple[str, ...]:
@@ -78,16 +78,16 @@ class RowKind:
     @property
     def rank(self) -> list[str]:
         """The columns that decide which of several rows with a key is valid."""
-        return [WRITTEN.name, *self.attempt[:1]]
+        return [WRITTEN_AT.name, *self.attempt[:1]]
 
     def select_current(self, groups: Ints, rows: pa.Table) -> Ints:
         """Index of the valid row of each group of rows with equal keys; `groups` has shape (n_rows,).
 
         Answers precede failures; the earliest answer or the latest failure is valid; ties go to the first row.
         """
-        written_at = rows[WRITTEN.name].cast(pa.int64()).to_numpy()
+        written_at = rows[WRITTEN_AT.name].cast(pa.int64()).to_numpy()
         good = pc.is_valid(rows[self.answer]).to_numpy() if self.answer else np.ones(len(rows), dtype=np.bool_)
-        order = np.lexsort((np.where(good, written_at - _LAST, _LAST - written_at), groups))
+        order = np.lexsort((np.where(good, written_at - _MAX_TIME, _MAX_TIME - written_at), groups))
         return np.asarray(order[np.diff(groups[order], prepend=-1) != 0])
 
 

@@ -21,7 +21,7 @@ Vectors = NDArray[Any]
 Dtype = Literal["float32", "float16"]
 
 KEY_BYTES = 16
-VECTORS, KEYS = ".vectors", ".keys"
+VECTORS_SUFFIX, KEYS_SUFFIX = ".vectors", ".keys"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def decode_keys(data: bytes) -> tuple[Keys, float]:
 
 def vectors_of(name: str) -> str:
     """Name of the vectors file of a keys file."""
-    return name.removesuffix(KEYS) + VECTORS
+    return name.removesuffix(KEYS_SUFFIX) + VECTORS_SUFFIX
 
 
 class MappedVectors:

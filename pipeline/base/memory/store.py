@@ -26,7 +26,7 @@ import pyarrow as pa
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import KeyIndex
 from darklode.pipeline.base.memory.parts import Damaged, PartFiles, PartIndex
-from darklode.pipeline.base.memory.rows import WRITTEN, OpenPart, RowKind, encode
+from darklode.pipeline.base.memory.rows import WRITTEN_AT, OpenPart, RowKind, encode
 from darklode.pipeline.base.types import Ints
 
 MERGE_PARTS = 256
@@ -34,7 +34,7 @@ MERGE_PARTS = 256
 LARGE_BYTES = 8 << 20
 """Parts of this size are not merged further: several hundred thousand verdicts without a rationale."""
 
-USAGE = pa.schema(
+USAGE_SCHEMA = pa.schema(
     [
         pa.field("owner_id", pa.string()),
         pa.field("rows", pa.int64()),
@@ -88,8 +88,8 @@ class KeyedStore:
         """
         if not rows.num_rows:
             return
-        timestamps = pa.repeat(pa.scalar(time.time_ns(), WRITTEN.type), rows.num_rows)
-        stored_rows = rows.append_column(WRITTEN, timestamps).select(self.kind.schema.names).cast(self.kind.schema)
+        timestamps = pa.repeat(pa.scalar(time.time_ns(), WRITTEN_AT.type), rows.num_rows)
+        stored_rows = rows.append_column(WRITTEN_AT, timestamps).select(self.kind.schema.names).cast(self.kind.schema)
         self.kind.keys(stored_rows)
         if self.kind.is_silent(stored_rows):
             raise ValueError(f"{owner_id}: a row without {self.kind.answer} needs a text in `error`")
@@ -121,11 +121,13 @@ class KeyedStore:
         return [str(record[f"{self.kind.owner}_id"]) for record in self.parts.records()]
 
     def usage(self) -> pa.Table:
-        """One row of `USAGE` per owner, by id."""
-        return pa.Table.from_pylist([self.facts(owner_id, self.open(owner_id)) for owner_id in self.owners()], USAGE)
+        """One row of `USAGE_SCHEMA` per owner, by id."""
+        return pa.Table.from_pylist(
+            [self.facts(owner_id, self.open(owner_id)) for owner_id in self.owners()], USAGE_SCHEMA
+        )
 
     def facts(self, owner_id: str, entries: Entries) -> dict[str, object]:
-        """An owner's row of `USAGE`."""
+        """An owner's row of `USAGE_SCHEMA`."""
         size, parts = sum(self.parts.sizes(owner_id).values()), len(self.parts.names(owner_id))
         return {
             "owner_id": owner_id,

@@ -25,8 +25,8 @@ from darklode.pipeline.base.memory.keys import hash_of, keys_of
 from darklode.pipeline.base.memory.parts import MIN_ORPHAN_AGE, PartFiles, PartIndex
 from darklode.pipeline.base.memory.shards import (
     KEY_BYTES,
-    KEYS,
-    VECTORS,
+    KEYS_SUFFIX,
+    VECTORS_SUFFIX,
     Dtype,
     Layout,
     Shards,
@@ -38,6 +38,7 @@ from darklode.pipeline.base.memory.shards import (
 from darklode.pipeline.base.types import Keys
 
 SHARD_BYTES = 64 << 20
+"""Bytes of vectors after which a shard is written: bounds the writer's memory; smaller shards are more files."""
 FLUSH_SECONDS = 10.0
 """Maximum seconds until a vector is written; a kill loses the vectors of this time."""
 
@@ -126,7 +127,7 @@ def _longest(vectors: Vectors) -> float:
     )
 
 
-USAGE = pa.schema(
+USAGE_SCHEMA = pa.schema(
     [
         pa.field("encoder_id", pa.string()),
         pa.field("vectors", pa.int64()),
@@ -150,7 +151,7 @@ class EmbeddingCache:
     """
 
     def __init__(self, root: str | None, dtype: Dtype) -> None:
-        self.parts = PartFiles(root, "embeddings", "encoder", (VECTORS, KEYS), "delete its folder")
+        self.parts = PartFiles(root, "embeddings", "encoder", (VECTORS_SUFFIX, KEYS_SUFFIX), "delete its folder")
         self.dtype: Dtype = dtype
 
     def open(self, encoder_id: str) -> Shards | None:
@@ -211,7 +212,7 @@ class EmbeddingCache:
             vectors = sum(sizes[name] // KEY_BYTES - 1 for name in complete)
             orphans = self.parts.orphans(layout.encoder_id, _files(complete))
             rows.append(asdict(layout) | {"vectors": vectors, "bytes": sum(sizes.values()), "orphans": len(orphans)})
-        return pa.Table.from_pylist(rows, USAGE)
+        return pa.Table.from_pylist(rows, USAGE_SCHEMA)
 
     def prune(self, encoder_ids: Collection[str] | None = None) -> int:
         """Delete vectors of some encoders, or of all (None); returns the bytes freed."""
@@ -244,7 +245,7 @@ class EmbeddingCache:
     def _complete(self, layout: Layout) -> list[str]:
         """Keys files of complete shards, oldest first."""
         sizes = self.parts.sizes(layout.encoder_id)
-        return [name for name in sorted(sizes) if name.endswith(KEYS) and _is_complete(sizes, name, layout)]
+        return [name for name in sorted(sizes) if name.endswith(KEYS_SUFFIX) and _is_complete(sizes, name, layout)]
 
     def _keys(self, name: str) -> tuple[Keys, float]:
         data = self.parts.store.read(name)

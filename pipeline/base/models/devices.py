@@ -7,7 +7,7 @@ import sys
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models import INSTALL
 
-_NEEDS_GPU = 4e9
+_MAX_CPU_WEIGHT_BYTES = 4e9
 """Bytes of weights above which a model is too slow on a CPU."""
 
 
@@ -38,7 +38,7 @@ def memory_problems(device: str, needed: int) -> list[str]:
     if device == "cpu":
         return []
     if not count:
-        needs_gpu = device != "auto" or needed > _NEEDS_GPU
+        needs_gpu = device != "auto" or needed > _MAX_CPU_WEIGHT_BYTES
         return [f"{about if needed else 'a CUDA GPU'}: PyTorch sees no GPU here"] if needs_gpu else []
     number = int(device.partition(":")[2] or 0) if device != "auto" else 0
     has = torch.cuda.get_device_properties(number).total_memory

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from darklode.pipeline.base.memory.parts import default_root
 
-FOLDER = "model_hashes"
+CACHE_FOLDER = "model_hashes"
 """Folder in the user's cache with one file per hashed file."""
 
-LARGE = 2**20
+MIN_CACHED_BYTES = 2**20
 """Bytes; smaller files are hashed each time."""
 
 SETTLE_SECONDS = 2.0
 """Minimum age in seconds for caching: a younger file may change again without a new modification time."""
 
-_KNOWN = dict[str, str]()
+_HASHES = dict[str, str]()
 
 
 def file_hash(path: Path) -> str:
@@ -29,18 +29,18 @@ def file_hash(path: Path) -> str:
     are hashed again, even if the modification time was set back.
     """
     status = path.stat()
-    if status.st_size < LARGE:
+    if status.st_size < MIN_CACHED_BYTES:
         return _read(path)
     times = f"{status.st_mtime_ns}-{status.st_ctime_ns}"
     key = f"{status.st_dev}-{status.st_ino}-{status.st_size}-{times}"
-    if key not in _KNOWN:
-        cached = Path(default_root(), FOLDER, key)
+    if key not in _HASHES:
+        cached = Path(default_root(), CACHE_FOLDER, key)
         digest = _read_cached(cached) or _read(path)
         if time.time() - max(status.st_mtime, status.st_ctime) < SETTLE_SECONDS:
             return digest
-        _KNOWN[key] = digest
+        _HASHES[key] = digest
         _write_cached(cached, digest)
-    return _KNOWN[key]
+    return _HASHES[key]
 
 
 def _read(path: Path) -> str:

@@ -23,13 +23,13 @@ PACKAGE = "package:"
 """Prefix of the import name of an installed package that contains a model."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_FILES = "files-"
-_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+_FILES_PREFIX = "files-"
+_DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _WORKING_SHARE = 1.25
 """Memory for weights and activations, relative to the weights; 32 texts of 500 characters need less."""
-_LOADED_AS = ("AutoModel", "AutoModelForSequenceClassification")
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-_SHAPING = ("*.json", "*.txt", "*.model", "adapter_model.bin", *_WEIGHTS)
+_AUTO_CLASSES = ("AutoModel", "AutoModelForSequenceClassification")
+_WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
+_HASHED_PATTERNS = ("*.json", "*.txt", "*.model", "adapter_model.bin", *_WEIGHT_PATTERNS)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ModelFolder:
     @property
     def is_own(self) -> bool:
         """Whether it is a folder of the user, not of the hub's cache."""
-        return self.revision.startswith(_FILES)
+        return self.revision.startswith(_FILES_PREFIX)
 
 
 def locate(settings: Settings) -> ModelFolder | None:
@@ -65,7 +65,7 @@ def locate(settings: Settings) -> ModelFolder | None:
 
 
 def _local_folder(folder: Path, name: str) -> ModelFolder:
-    return ModelFolder(folder, name, f"{_FILES}{_fingerprint(folder)}")
+    return ModelFolder(folder, name, f"{_FILES_PREFIX}{_fingerprint(folder)}")
 
 
 def _find_packaged(model: str) -> Path:
@@ -110,7 +110,7 @@ def missing_for(settings: Settings) -> list[str]:
     code = own_code(model.folder) if model else None
     if code:
         problems.append(f"the model needs its own code ({code}), which is never executed: serve it with vLLM")
-    needed = int(parameters(settings, model) * _BYTES[settings.dtype] * _WORKING_SHARE)
+    needed = int(parameters(settings, model) * _DTYPE_BYTES[settings.dtype] * _WORKING_SHARE)
     return problems + memory_problems(settings.device, needed)
 
 
@@ -155,7 +155,7 @@ def repository(model: str) -> str:
 def own_code(folder: Path) -> str | None:
     """The custom class required by the model's configuration, if any."""
     classes = _json(folder / "config.json").get("auto_map", {})
-    class_names = [classes[name] for name in _LOADED_AS if name in classes] if isinstance(classes, dict) else []
+    class_names = [classes[name] for name in _AUTO_CLASSES if name in classes] if isinstance(classes, dict) else []
     return str(class_names[0]) if class_names else None
 
 
@@ -197,7 +197,7 @@ def _snapshot(name: str, revision: str | None) -> Path | None:
 
 
 def _weights(folder: Path) -> list[Path]:
-    weight_files = (sorted(folder.rglob(pattern)) for pattern in _WEIGHTS)
+    weight_files = (sorted(folder.rglob(pattern)) for pattern in _WEIGHT_PATTERNS)
     return next((files for files in weight_files if files), [])
 
 
@@ -216,7 +216,9 @@ def _tensors(file: Path) -> list[tuple[str, dict[str, Any]]]:
 
 def _fingerprint(folder: Path) -> str:
     """Hash of names and contents of all files that can change a vector."""
-    files = sorted({file.relative_to(folder).as_posix() for pattern in _SHAPING for file in folder.rglob(pattern)})
+    files = sorted(
+        {file.relative_to(folder).as_posix() for pattern in _HASHED_PATTERNS for file in folder.rglob(pattern)}
+    )
     digest = sha256()
     for name in files:
         digest.update(f"{name}\0{file_hash(folder / name)}\0".encode())

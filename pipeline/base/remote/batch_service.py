@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from openai import OpenAI
     from openai.types import Batch
 
-RETRIES = 5
-_TOKEN = "darklode"  # noqa: S105 (a metadata key)
-_FINISHED = frozenset({"completed", "failed", "expired", "cancelled"})
+MAX_SDK_RETRIES = 5
+_TOKEN_KEY = "darklode"  # noqa: S105 (a metadata key)
+_FINISHED_STATUSES = frozenset({"completed", "failed", "expired", "cancelled"})
 
 
 class BatchNotFound(MissingPart):
@@ -47,7 +47,7 @@ class BatchState:
     @property
     def is_finished(self) -> bool:
         """Whether the batch is completed, failed, expired or cancelled."""
-        return self.status in _FINISHED
+        return self.status in _FINISHED_STATUSES
 
 
 class BatchService:
@@ -86,7 +86,7 @@ class BatchService:
                 input_file_id=file_id,
                 endpoint="/v1/chat/completions",
                 completion_window="24h",
-                metadata={_TOKEN: token},
+                metadata={_TOKEN_KEY: token},
             )
         except (openai.APIConnectionError, openai.InternalServerError):
             batch = self.find(token)  # it may have been started all the same
@@ -107,7 +107,7 @@ class BatchService:
         """
         with self._client() as client:
             for batch in client.batches.list(limit=100):  # newest first
-                if (batch.metadata or {}).get(_TOKEN) == token:
+                if (batch.metadata or {}).get(_TOKEN_KEY) == token:
                     return _state(batch)
                 if batch.created_at < since:
                     break
@@ -141,7 +141,7 @@ class BatchService:
         url, seconds = self._endpoint.base_urls[0], self._endpoint.timeout
         try:
             with openai.OpenAI(
-                api_key=self._key or "none", base_url=url, timeout=seconds, max_retries=RETRIES
+                api_key=self._key or "none", base_url=url, timeout=seconds, max_retries=MAX_SDK_RETRIES
             ) as client:
                 yield client
         except openai.NotFoundError as error:

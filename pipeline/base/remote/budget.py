@@ -17,7 +17,7 @@ from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote.endpoint import Endpoint
 
-_WINDOW = 10.0  # seconds over which throughput is averaged
+_THROUGHPUT_SECONDS = 10.0  # seconds over which throughput is averaged
 
 
 class Usage(NamedTuple):
@@ -27,7 +27,7 @@ class Usage(NamedTuple):
     completion: int
 
 
-NOTHING = Usage(0, 0)
+NO_USAGE = Usage(0, 0)
 
 _MAX_TOKENS = 2**31 - 1
 
@@ -89,8 +89,8 @@ class Counters:
         self.nulls += null
         self.truncated += truncated
         now = time.monotonic()
-        if not self._marks or now - self._marks[-1][0] > _WINDOW / 20:
-            self._marks = [mark for mark in self._marks if now - mark[0] < _WINDOW] + [(now, self.answered)]
+        if not self._marks or now - self._marks[-1][0] > _THROUGHPUT_SECONDS / 20:
+            self._marks = [mark for mark in self._marks if now - mark[0] < _THROUGHPUT_SECONDS] + [(now, self.answered)]
 
     def __str__(self) -> str:
         """Text for a progress bar."""
@@ -102,13 +102,13 @@ class Counters:
     @property
     def pairs_per_second(self) -> float:
         """Finished jobs per second over the last ten seconds; 0 at the start."""
-        recent = [mark for mark in self._marks if time.monotonic() - mark[0] < _WINDOW]
+        recent = [mark for mark in self._marks if time.monotonic() - mark[0] < _THROUGHPUT_SECONDS]
         if not recent or self.answered == recent[0][1]:
             return 0.0
         return (self.answered - recent[0][1]) / max(time.monotonic() - recent[0][0], 1e-9)
 
 
-SPENDING = RowKind(
+SPENDING_ROWS = RowKind(
     "spending",
     "account",
     ("entry",),
@@ -134,7 +134,7 @@ class SpendingLedger:
     """
 
     def __init__(self, root: str | None, account: str) -> None:
-        self._store, self.account = KeyedStore(root, SPENDING), account
+        self._store, self.account = KeyedStore(root, SPENDING_ROWS), account
 
     @property
     def path(self) -> str:
@@ -148,8 +148,8 @@ class SpendingLedger:
             ArtifactError: the ledger cannot be written.
         """
         row = {"entry": uuid.uuid4().hex, "prompt_tokens": usage.prompt, "completion_tokens": usage.completion}
-        columns = [*SPENDING.key, *SPENDING.values.names]
-        schema = pa.schema([SPENDING.schema.field(name) for name in columns])
+        columns = [*SPENDING_ROWS.key, *SPENDING_ROWS.values.names]
+        schema = pa.schema([SPENDING_ROWS.schema.field(name) for name in columns])
         self._store.append(self.account, pa.Table.from_pylist([row | {"cost": cost}], schema))
 
     def total(self) -> tuple[Usage, float]:
@@ -159,8 +159,8 @@ class SpendingLedger:
             ArtifactError: the ledger cannot be read.
         """
         self._store.merge_small_parts(self.account)
-        rows = self._store.open(self.account).rows(SPENDING.values.names)
-        prompt, completion, cost = (pc.sum(rows[name]).as_py() or 0 for name in SPENDING.values.names)
+        rows = self._store.open(self.account).rows(SPENDING_ROWS.values.names)
+        prompt, completion, cost = (pc.sum(rows[name]).as_py() or 0 for name in SPENDING_ROWS.values.names)
         return Usage(prompt, completion), float(cost)
 
 
@@ -181,8 +181,8 @@ class Budget:
         has_price = bool(endpoint.prompt_price or endpoint.completion_price)
         # Without prices and token limit, there is no limit.
         self._ledger = ledger if has_price or endpoint.token_limit is not None else None
-        self._reserved, self._recorded = NOTHING, NOTHING
-        self._other_usage, self._other_cost = NOTHING, 0.0
+        self._reserved, self._recorded = NO_USAGE, NO_USAGE
+        self._other_usage, self._other_cost = NO_USAGE, 0.0
         self._lock = threading.Lock()
 
     def sync_ledger(self) -> None:

@@ -32,11 +32,11 @@ MAX_RETRY_AFTER = 120.0
 NAME_SECONDS = 5.0
 """Seconds to retry a temporary DNS failure; if it lasts longer, the network or the host name is wrong."""
 
-_TRANSIENT = frozenset({408, 409, 425, 429, *range(500, 600)})
-_REJECTED = frozenset({400, 413, 422})
-_NO_CREDIT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_TRANSIENT_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)})
+_REJECTED_STATUSES = frozenset({400, 413, 422})
+_NO_CREDIT_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 """OpenAI's codes of a 429 that waiting does not resolve."""
-_LENGTH = re.compile(
+_TOO_LONG_MESSAGE = re.compile(
     r"context.{0,3}(length|window|size)|too (long|large|many tokens)|max(imum)?[ _](model_len|input|prompt)|exceed",
     re.I,
 )
@@ -136,15 +136,17 @@ def response_error(response: Response, key: str, api_key_env: str, section: str)
         section: settings section, for advice.
     """
     status, (message, code) = response.status, _error_message(response.content, key)
-    if status == 402 or code in _NO_CREDIT:
+    if status == 402 or code in _NO_CREDIT_CODES:
         return MissingPart(f"answered {status}, no credit: top it up, or use another key. Server message: {message}")
-    if status in _TRANSIENT:
+    if status in _TRANSIENT_STATUSES:
         kind = ServerError if status in {500, 501} else TransientError
         wait = parse_retry_after(response.retry_after) or 0.0
         wait_text = f" and asked to wait (Retry-After: {sanitize(response.retry_after or '')[:40]})" if wait > 1 else ""
         return kind(f"answered {status}{wait_text}", status=status, retry_after=wait, overload=status in {429, 503})
-    if status in _REJECTED:
-        return RequestRejected(f"status {status}: {message}", too_long=status == 413 or bool(_LENGTH.search(message)))
+    if status in _REJECTED_STATUSES:
+        return RequestRejected(
+            f"status {status}: {message}", too_long=status == 413 or bool(_TOO_LONG_MESSAGE.search(message))
+        )
     return _permanent_error(response, message, api_key_env, section)
 
 

@@ -9,17 +9,17 @@ from darklode.pipeline.base.remote.client import Call
 
 Completion = Mapping[str, Any]
 
-_FAILED = ("error", "abort")
+_FAILURE_REASONS = ("error", "abort")
 """Values of `finish_reason` if the server failed during generation."""
 
-_COMPLETE = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"})
+_COMPLETE_REASONS = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"})
 """Values of `finish_reason` for a complete reply.
 
 `stop`: OpenAI, vLLM, DeepSeek, and the compatible endpoints of Gemini and Anthropic (Gemini's own API: `STOP`);
 `eos`, `eos_token`, `stop_sequence`: Text Generation Inference; `end_turn`: Anthropic's own; `COMPLETE`: Cohere's own.
 """
 
-_TRUNCATED = frozenset({"length", "max_tokens", "model_length"})
+_TRUNCATION_REASONS = frozenset({"length", "max_tokens", "model_length"})
 
 
 def incomplete_reason(choice: Mapping[str, Any]) -> str:
@@ -28,11 +28,11 @@ def incomplete_reason(choice: Mapping[str, Any]) -> str:
     name = finish_reason.lower() if isinstance(finish_reason, str) else None
     if choice["message"].get("refusal"):
         return "the model refused to answer"
-    if name in _COMPLETE:
+    if name in _COMPLETE_REASONS:
         return ""
     if name == "content_filter":
         return "the content filter stopped it"
-    if name in _TRUNCATED:
+    if name in _TRUNCATION_REASONS:
         return "the reply was cut off at the token limit"
     reason = "it has no finish_reason" if finish_reason is None else f"its finish_reason is {str(finish_reason)[:40]!r}"
     return f"the reply may not be complete: {reason}"
@@ -40,7 +40,7 @@ def incomplete_reason(choice: Mapping[str, Any]) -> str:
 
 def is_truncated(choice: Mapping[str, Any]) -> bool:
     """Whether a choice was truncated by the token limit."""
-    return str(choice.get("finish_reason")).lower() in _TRUNCATED
+    return str(choice.get("finish_reason")).lower() in _TRUNCATION_REASONS
 
 
 def completion_of(response: Mapping[str, Any]) -> Completion:
@@ -57,7 +57,7 @@ def completion_of(response: Mapping[str, Any]) -> Completion:
         message = {name: sanitize(value) if isinstance(value, str) else value for name, value in raw_message.items()}
     except (LookupError, TypeError, ValueError, AttributeError):
         raise BadReply("is not a chat completion") from None
-    if choice.get("finish_reason") in _FAILED:
+    if choice.get("finish_reason") in _FAILURE_REASONS:
         raise BadReply(f"ended with the finish_reason {choice['finish_reason']}")
     return {**response, "choices": [{**choice, "message": message}]}
 

@@ -21,10 +21,10 @@ from darklode.pipeline.base.remote.chat import chat_call, incomplete_reason, is_
 from darklode.pipeline.base.remote.client import Client, Lane
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 
-ATTEMPTS = 4
-MAX_TOKENS = 2048
+MAX_ATTEMPTS = 4
+DEFAULT_MAX_TOKENS = 2048
 """Default `max_tokens` under a spending or token limit, which needs an upper bound for each call."""
-KEEP_SECONDS = 0.5
+STORE_SECONDS = 0.5
 """Maximum seconds until a reply is stored; a kill loses these replies and the calls in flight."""
 
 Messages = list[dict[str, str]]
@@ -86,7 +86,7 @@ class SingleFlight:
         client: client of the server.
         store: store of the replies.
         request: request fields besides the messages: model and decoding parameters. If the client's endpoint has a
-            limit, `max_tokens` is `MAX_TOKENS` by default.
+            limit, `max_tokens` is `DEFAULT_MAX_TOKENS` by default.
     """
 
     client: Client
@@ -112,7 +112,7 @@ class SingleFlight:
                 for reply in background.iterate(self._replies(questions)):
                     buffered.append(reply)
                     answered += 1
-                    if time.monotonic() - since >= KEEP_SECONDS:
+                    if time.monotonic() - since >= STORE_SECONDS:
                         self._store_replies(owner, buffered)
                         on_progress(answered)
                         buffered, since = [], time.monotonic()
@@ -136,13 +136,13 @@ class SingleFlight:
 
     @cached_property
     def _request(self) -> dict[str, Any]:
-        return merge_fields({"max_tokens": MAX_TOKENS} if self.client.endpoint.has_limit else {}, self.request)
+        return merge_fields({"max_tokens": DEFAULT_MAX_TOKENS} if self.client.endpoint.has_limit else {}, self.request)
 
     async def _reply(self, question: Question, lane: Lane) -> dict[str, str | None]:
         """Ask a question; returns a row for the store."""
         (key,), unreadable_reply, error = self.store.kind.key, None, ""
         counters = self.client.counters
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             counters.asked_again += attempt > 0
             messages = question.messages(unreadable_reply)
             prompt = sum(estimate_tokens(message["content"]) for message in messages)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
-from darklode.pipeline.base.remote.budget import NOTHING, Budget, Counters, SpendingLedger, Usage, tokens_used
+from darklode.pipeline.base.remote.budget import NO_USAGE, Budget, Counters, SpendingLedger, Usage, tokens_used
 from darklode.pipeline.base.remote.call_errors import (
     BadReply,
     RequestRejected,
@@ -39,9 +39,9 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
 """Seconds between retries. Short, because overloaded servers get fewer calls, and servers that are down get none."""
 GATHER_SECONDS = 0.02
 """Results that arrive within this time are returned together."""
-WAITING_PER_PLACE = 3
+WAITING_PER_CALL = 3
 """Jobs waiting for a retry, and results waiting to be consumed, per call in flight."""
-KEEP_SECONDS = 5.0
+LEDGER_SECONDS = 5.0
 """Seconds between updates of the ledger: a kill loses the spending of this time."""
 _BUDGET_POLL_SECONDS = 0.02
 
@@ -153,7 +153,7 @@ class Client:
 
     async def _record_usage(self) -> None:
         while True:
-            await asyncio.sleep(KEEP_SECONDS)
+            await asyncio.sleep(LEDGER_SECONDS)
             with suppress(ArtifactError, OSError):  # transient; the update at the end of the session reports it
                 await asyncio.to_thread(self.budget.sync_ledger)
 
@@ -248,7 +248,7 @@ class Session:
         if self.replicas.is_stopped:
             raise Stopped
         budget.reserve(call.estimate)
-        used = NOTHING
+        used = NO_USAGE
         try:
             reply = await client.post_once(self._http, replica, call.body)
             used = tokens_used(reply, call.estimate)
@@ -314,7 +314,7 @@ class _JobQueue(Generic[Job, Result]):
     ) -> None:
         self._session, self._replicas, self._work = session, session.replicas, work
         self._groups, self._groups_by_replica = iter(groups), dict[Replica, Iterator[Job]]()
-        max_waiting = session.most_in_flight * (1 + WAITING_PER_PLACE)
+        max_waiting = session.most_in_flight * (1 + WAITING_PER_CALL)
         self._capacity, self._results = asyncio.Semaphore(max_waiting), asyncio.Queue[Result | _End]()
         self._tasks, self._n_running = set[asyncio.Task[None]](), 0
         self._assigning = asyncio.create_task(self._assign_jobs())

@@ -6,14 +6,14 @@ import random
 import time
 
 INITIAL_LIMIT = 16
-WINDOW = 0.1
+MIN_WINDOW_SECONDS = 0.1
 """Minimum seconds over which throughput is measured."""
 MIN_GAIN = 1.05
 """Minimum ratio of throughput after a step up for another step."""
 GROWTH, SHRINKAGE = 1.1, 0.7
 MAX_REJECTED_SHARE = 0.2
 """Tolerated share of rejected calls; a few rejections are unrelated to our load."""
-PATIENCE = 16
+WINDOWS_BEFORE_RETRY = 16
 """Windows without growth after which a step up is tried again: the server may have changed."""
 
 
@@ -89,7 +89,7 @@ class ConcurrencyLimit:
             self._limit = max(1.0, self._limit * SHRINKAGE)
             self._doubling, self._best_throughput, self._windows_without_growth = False, 0.0, 0
             self._start_window()
-        elif self._answered >= self.limit and time.monotonic() - self._began >= WINDOW:
+        elif self._answered >= self.limit and time.monotonic() - self._began >= MIN_WINDOW_SECONDS:
             self._grow(self._answered / (time.monotonic() - self._began))
             self._start_window()
 
@@ -97,7 +97,7 @@ class ConcurrencyLimit:
         """Raise the limit if all slots were used and the last step up increased throughput."""
         if not self._full or self.limit == self._max_concurrency:
             return
-        if rate > self._best_throughput * MIN_GAIN or self._windows_without_growth >= PATIENCE:
+        if rate > self._best_throughput * MIN_GAIN or self._windows_without_growth >= WINDOWS_BEFORE_RETRY:
             self._best_throughput, self._windows_without_growth = rate, 0
             grown = self._limit * 2 if self._doubling else self._limit * GROWTH + 1
             self._limit = min(float(self._max_concurrency), grown)

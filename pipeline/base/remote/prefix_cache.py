@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 _COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)_total(?:\{[^}]*\})?\s+([0-9.eE+]+)\s*$", re.M)
 _MAX_BYTES = 1 << 22
-_SECONDS = 2.0
+_TIMEOUT_SECONDS = 2.0
 _REFRESH_SECONDS = 5.0
 
 
@@ -63,7 +63,7 @@ def _sum(counts: Iterable[tuple[float, float]]) -> tuple[float, float]:
 
 def _text(url: str) -> str:
     try:
-        with urlopen(Request(url), timeout=_SECONDS) as answer:  # noqa: S310 (a URL of the settings, http or https)
+        with urlopen(Request(url), timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 (a URL of the settings, http or https)
             content: bytes = answer.read(_MAX_BYTES)
             return content.decode("utf-8", "replace")
     except (OSError, HTTPException, ValueError):

@@ -11,11 +11,11 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-ESTIMATE = 1
+ESTIMATE_REVISION = 1
 """Revision of the estimate. Part of the encoder's id, because the estimate decides where texts are truncated."""
 
-_WORDS = (string.ascii_letters + string.whitespace).encode()
-_BEYOND_ASCII = bytes(range(128, 256))
+_WORD_BYTES = (string.ascii_letters + string.whitespace).encode()
+_NON_ASCII_BYTES = bytes(range(128, 256))
 _LETTERS_PER_TOKEN = 3
 _BYTES_PER_TOKEN = 2
 _SPECIAL_TOKENS = 2
@@ -37,8 +37,8 @@ def estimate_tokens(text: str) -> int:
     token (1.5 tokens per Chinese character), and two special tokens. Random letters can have more.
     """
     data = text.encode("utf-8", "replace")
-    n_beyond_ascii = len(data) - len(data.translate(None, _BEYOND_ASCII))
-    n_letters = len(data) - len(data.translate(None, _WORDS))
+    n_beyond_ascii = len(data) - len(data.translate(None, _NON_ASCII_BYTES))
+    n_letters = len(data) - len(data.translate(None, _WORD_BYTES))
     n_marks = len(data) - n_beyond_ascii - n_letters
     return ceil(n_letters / _LETTERS_PER_TOKEN) + n_marks + ceil(n_beyond_ascii / _BYTES_PER_TOKEN) + _SPECIAL_TOKENS
 

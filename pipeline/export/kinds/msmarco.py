@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.chunk_texts import TEXT_FORMS
+from darklode.pipeline.base.chunk_texts import TEXT_FORMS_SQL
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.kinds.beir import SPLITS
 from darklode.pipeline.export.writers import LINES, any_row, copy, define_ids, require_positives, write_id_map
@@ -58,7 +58,7 @@ def msmarco(tables: Tables, folder: Path) -> None:
     require_positives(tables)
     with tables.connect() as connection:
         define_ids(connection)
-        form = TEXT_FORMS["text" if any_row(connection, PLAIN) else "title_heading_text"]
+        form = TEXT_FORMS_SQL["text" if any_row(connection, PLAIN) else "title_heading_text"]
         _lines(connection, COLLECTION.format(passage=form.format(of="")), folder / "collection.tsv")
         for split, name in SPLITS.items():
             _lines(connection, QUERIES.format(split=split), folder / f"queries.{name}.tsv")

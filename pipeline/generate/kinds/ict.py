@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pyarrow as pa
 
-from darklode.pipeline.base.segmentation import longest_sentence
+from darklode.pipeline.base.segmentation import draw_long_sentence
 from darklode.pipeline.generate.kinds import GeneratorKind
 from darklode.pipeline.generate.port import QueryWriter, query_table
 
@@ -32,7 +32,7 @@ class InverseClozeWriter(QueryWriter):
 
     def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
         pairs = zip(texts["text"].to_pylist(), texts["draw"].to_pylist(), strict=True)
-        return query_table([longest_sentence(text, (draw >> 11) / 2**53) for text, draw in pairs])
+        return query_table([draw_long_sentence(text, (draw >> 11) / 2**53) for text, draw in pairs])
 
 
 KIND = IctSettings

@@ -18,7 +18,7 @@ from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import RowBlock, from_file
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-WRONG_COUNT = "wrong number of fields"
+WRONG_FIELD_COUNT = "wrong number of fields"
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ def _blocks(records: LineRecords, header: CsvHeader, file: InputFile, intake: In
     table = _table(records, header, bad)
     if table is not None:
         for index in bad:
-            intake.reject(WRONG_COUNT, file.name, int(records.lines[index]), records.preview(index))
+            intake.reject(WRONG_FIELD_COUNT, file.name, int(records.lines[index]), records.preview(index))
         columns = {role: table[str(column)].combine_chunks() for role, column in header.indices.items()}
         lines = lines_of(records).take(pa.array(np.delete(np.arange(len(records)), bad)))
         yield from_file(file.name, columns, lines)
     elif len(records) == 1:
-        intake.reject(WRONG_COUNT, file.name, int(records.lines[0]), records.preview(0))
+        intake.reject(WRONG_FIELD_COUNT, file.name, int(records.lines[0]), records.preview(0))
     else:
         middle = len(records) // 2
         yield from _blocks(records.span(0, middle), header, file, intake)

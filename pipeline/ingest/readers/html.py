@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
     from bs4.element import PageElement
 
-NAVIGATION = "navigation of an HTML page"
-OUTSIDE_MAIN = "outside the main element of an HTML page"
-OPTIONS = "options of an HTML form"
+NAVIGATION_REASON = "navigation of an HTML page"
+OUTSIDE_MAIN_REASON = "outside the main element of an HTML page"
+OPTIONS_REASON = "options of an HTML form"
 
 MAX_DEPTH = 2000  # maximum nesting of elements; deeper pages are rejected
-LINK_SHARE = 0.5
+MIN_LINK_SHARE = 0.5
 """Minimum share of link text for an `<aside>`, `<nav>` or block named as navigation to count as navigation."""
 
-_ROLES = {
+_TAG_OF_ROLE = {
     "main": "main",
     "navigation": "nav",
     "banner": "header",
@@ -30,13 +30,13 @@ _ROLES = {
     "article": "article",
     "region": "section",
 }
-_SECTIONING = {"article", "aside", "main", "nav", "section"}
+_SECTIONING_TAGS = {"article", "aside", "main", "nav", "section"}
 """A header or footer inside one of these belongs to it, as in HTML-ARIA; otherwise it is the page's."""
-_HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
-_CONTENT = {"main", "article", "h1"}
+_HEADING_TAGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
+_CONTENT_TAGS = {"main", "article", "h1"}
 """A block with one of these is not navigation, whatever its name: `has-sidebar` names the layout around both."""
-_LANDMARKS = _CONTENT | _HEADINGS
-_BLOCKS = {"div", "ul", "ol", "table", "td", "p"}
+_LANDMARKS = _CONTENT_TAGS | _HEADING_TAGS
+_BLOCK_TAGS = {"div", "ul", "ol", "table", "td", "p"}
 _NAVIGATION_NAME = re.compile(
     r"(?:^|[\W_])(?:nav|navbar|navigation|menu|menubar|breadcrumbs?|pagination|pager|sidebar|topbar|footer)(?:$|[\W_])",
     re.I,
@@ -104,15 +104,15 @@ def _page(soup: BeautifulSoup) -> HtmlPage:
     for element in soup.find_all(["script", "style", "head"]):
         element.decompose()
     root = soup.body or soup
-    removed = {OPTIONS: [element.extract() for element in root.find_all(["select", "datalist"])]}
+    removed = {OPTIONS_REASON: [element.extract() for element in root.find_all(["select", "datalist"])]}
     navigation = list(_navigation(root))
     if _text_length(root) == sum(_text_length(element) for element in navigation):
         navigation = []  # a page of only links is content
-    removed[NAVIGATION] = [element.extract() for element in navigation]
+    removed[NAVIGATION_REASON] = [element.extract() for element in navigation]
     mains = _mains(root)
     if mains:
         contents = [element.extract() for element in mains]
-        removed[OUTSIDE_MAIN] = [root]
+        removed[OUTSIDE_MAIN_REASON] = [root]
     else:
         contents = [root]
     texts = {reason: " ".join(filter(None, map(_words, elements))) for reason, elements in removed.items()}
@@ -143,7 +143,7 @@ def _to_markdown(root: Tag) -> str:
 
 def _role(tag: Tag) -> str:
     """The element's name, or the one that corresponds to its ARIA role."""
-    return _ROLES.get(str(tag.get("role", "")).strip().lower(), tag.name)
+    return _TAG_OF_ROLE.get(str(tag.get("role", "")).strip().lower(), tag.name)
 
 
 def _mains(root: Tag) -> list[Tag]:
@@ -170,7 +170,7 @@ def _navigation(root: Tag) -> Iterator[Tag]:
         if _is_navigation(element, sizes, sectioned=sectioned):
             yield element
             continue
-        inside = sectioned or _role(element) in _SECTIONING
+        inside = sectioned or _role(element) in _SECTIONING_TAGS
         stack += [(child, inside) for child in reversed(element.contents)]
 
 
@@ -178,7 +178,7 @@ def _is_navigation(tag: Tag, sizes: _TextSizes, *, sectioned: bool) -> bool:
     """Whether an element is navigation; `sectioned`: it is inside main, an article or a section."""
     role = _role(tag)
     text, links = sizes.measure(tag)
-    mostly_links = links >= LINK_SHARE * text
+    mostly_links = links >= MIN_LINK_SHARE * text
     if not text or sizes.contains_landmark(tag, {"main"}) or (sectioned and role != "nav"):
         return False
     match role:
@@ -187,14 +187,14 @@ def _is_navigation(tag: Tag, sizes: _TextSizes, *, sectioned: bool) -> bool:
         case "aside":
             return mostly_links
         case "header":
-            return mostly_links or not sizes.contains_landmark(tag, _HEADINGS)
+            return mostly_links or not sizes.contains_landmark(tag, _HEADING_TAGS)
         case "footer" | "search":
             return True
-    has_navigation_name = tag.name in _BLOCKS and _NAVIGATION_NAME.search(_id_and_classes(tag)) is not None
+    has_navigation_name = tag.name in _BLOCK_TAGS and _NAVIGATION_NAME.search(_id_and_classes(tag)) is not None
     return (
         has_navigation_name
         and mostly_links
-        and not sizes.contains_landmark(tag, _CONTENT)
+        and not sizes.contains_landmark(tag, _CONTENT_TAGS)
         and text - links < max(1, sizes.prose / 2)
     )
 

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Bytes
 
-OPENING, CLOSING, WHITE = (np.frombuffer(signs, np.uint8) for signs in (b"[{", b"]}", b" \t\r\n"))
+OPENING_BRACKETS, CLOSING_BRACKETS, WHITE_SPACE = (
+    np.frombuffer(signs, np.uint8) for signs in (b"[{", b"]}", b" \t\r\n")
+)
 QUOTE, BACKSLASH, COMMA, LINE_END, BRACKET = b'"\\,\n['
-_BEGINNING = re.compile(r"[\w\\.+-]*")
+_INCOMPLETE_TOKEN = re.compile(r"[\w\\.+-]*")
 """An incomplete number, name or escape at the end of a head."""
 
 
@@ -31,7 +33,7 @@ def is_pretty_printed(head: bytes) -> bool:
     try:
         _, end = json.JSONDecoder().raw_decode(text)
     except json.JSONDecodeError as error:
-        cut_off = error.msg.startswith("Unterminated") or _BEGINNING.fullmatch(text, error.pos)
+        cut_off = error.msg.startswith("Unterminated") or _INCOMPLETE_TOKEN.fullmatch(text, error.pos)
         end = len(text) if cut_off else 0
     except RecursionError:
         return False
@@ -51,7 +53,7 @@ def objects(pieces: Iterator[bytes]) -> Iterator[bytes]:
         if complete:
             text = np.frombuffer(complete, np.uint8)
             within, level = _nesting(text, depth, inside=inside)
-            yield text[within | (level == 0) | ~np.isin(text, WHITE)].tobytes()
+            yield text[within | (level == 0) | ~np.isin(text, WHITE_SPACE)].tobytes()
             depth, inside = int(level[-1]), bool(within[-1])
     yield buffer
 
@@ -75,15 +77,15 @@ def elements(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _lines(text: Bytes, depth: int, *, inside: bool) -> tuple[bytes, int, bool]:
     """The lines of a piece, the bracket depth after it, and whether it ends inside a string."""
     within, level = _nesting(text, depth, inside=inside)
-    ends = ~within & ((text == COMMA) & (level == 1) | np.isin(text, CLOSING) & (level == 0))
-    dropped = ~within & (np.isin(text, WHITE) | (level == 1) & (text == BRACKET))
+    ends = ~within & ((text == COMMA) & (level == 1) | np.isin(text, CLOSING_BRACKETS) & (level == 0))
+    dropped = ~within & (np.isin(text, WHITE_SPACE) | (level == 1) & (text == BRACKET))
     return np.where(ends, np.uint8(LINE_END), text)[~dropped].tobytes(), int(level[-1]), bool(within[-1])
 
 
 def _nesting(text: Bytes, depth: int, *, inside: bool) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """For each byte, whether it is inside a string, and the bracket depth after it."""
     within = (np.cumsum((text == QUOTE) & ~_is_escaped(text)) + inside) % 2 == 1
-    opening, closing = (~within & np.isin(text, signs) for signs in (OPENING, CLOSING))
+    opening, closing = (~within & np.isin(text, signs) for signs in (OPENING_BRACKETS, CLOSING_BRACKETS))
     return within, depth + np.cumsum(opening.astype(np.int64) - closing)
 
 

@@ -27,7 +27,9 @@ from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import RowBlock, concat_blocks, from_file
 
 MIN_BLOCK_LINES = 64  # smaller blocks are parsed line by line instead of being split further
-BULK = [begin % action for action in (b"index", b"create") for begin in (b'{"%s":', b'{"%s" :', b'{ "%s"')]
+BULK_ACTION_PREFIXES = [
+    begin % action for action in (b"index", b"create") for begin in (b'{"%s":', b'{"%s" :', b'{ "%s"')
+]
 """Beginnings of the action lines in bulk files of search engines."""
 
 Row = dict[str, str | None]
@@ -76,7 +78,7 @@ def _is_action_line(records: LineRecords) -> NDArray[np.bool_]:
     """Mask of the action lines in a bulk file; they are not rows."""
     data = np.frombuffer(records.data, np.uint8)
     is_action = np.zeros(len(records), dtype=bool)
-    for prefix in BULK:
+    for prefix in BULK_ACTION_PREFIXES:
         positions = np.minimum(records.starts[:, None] + np.arange(len(prefix)), len(data) - 1)
         is_action |= (data[positions] == np.frombuffer(prefix, np.uint8)).all(axis=1)
     return is_action

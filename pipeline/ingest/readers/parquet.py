@@ -14,7 +14,7 @@ from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import RowBlock, from_file
 
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 4 << 20  # approximate uncompressed size of a batch of rows, which bounds memory
 MAX_BATCH_ROWS = 1 << 16
 
 

@@ -13,7 +13,7 @@ LATIN = "WINDOWS-1252"
 HEAD_BYTES = 4096
 """Bytes examined for UTF-16."""
 
-MAGIC = {
+FILE_SIGNATURES = {
     b"PK\x03\x04": (".xlsx", "a workbook or another ZIP file"),
     b"\xd0\xcf\x11\xe0": (".xls", "a file of an old Office program"),
     b"%PDF": (".pdf", "a PDF"),
@@ -35,7 +35,7 @@ def check_content(file: InputFile, head: bytes) -> None:
     Raises:
         InputError: it is not; the message says how to convert it.
     """
-    for magic, (ending, content) in MAGIC.items():
+    for magic, (ending, content) in FILE_SIGNATURES.items():
         if head.startswith(magic):
             how = f"; {CONVERSIONS[ending].format(name=shlex.quote(file.path.name))}" if ending else ""
             raise InputError(f"{file.path} is {content}{how}")

@@ -15,11 +15,11 @@ from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.rejects import Intake, OtherKind
 from darklode.pipeline.ingest.rows import RowBlock, blank_to_null, concat_blocks, drop_faulty, is_blank, mask
 
-SHOWN = ["impression", "view"]  # actions that mean that a document was shown
-NOT_USED = "is neither impression nor click"
+IMPRESSION_ACTIONS = ["impression", "view"]  # actions that mean that a document was shown
+OTHER_ACTION_REASON = "is neither impression nor click"
 MAX_NAME_CHARACTERS, MAX_NAMES = 40, 100  # of other actions, in reject reasons
 BLOCK_SEARCHES = 4096  # searches whose result lists are expanded to rows at a time, to bound memory
-SEPARATOR = "\x1f"  # ASCII unit separator, between tenant and query_id
+KEY_SEPARATOR = "\x1f"  # ASCII unit separator, between tenant and query_id
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class UbiFiles:
     earlier: Sequence[InputFile] = field(default=())
 
 
-NO_CLICKS = (
+KNOWN_OTHER_ACTIONS = (
     *("global_click", "search", "on_search", "view_search_results", "type_filter", "brand_filter"),
     *("product_sort", "product_hover", "item_hover", "add_to_cart", "purchase", "product_purchase"),
     *("declined_product", "page_load", "page_exit", "404_redirect", "login", "logout"),
@@ -57,7 +57,7 @@ def read_ubi(files: UbiFiles, rules: LogRules, intake: Intake, staging: LogStagi
     with intake.paused():
         earlier = list(_searches(files.earlier, rules, intake))
     texts = _QueryTexts([*own_searches, *earlier])
-    other_actions = _OtherActions(NO_CLICKS)
+    other_actions = _OtherActions(KNOWN_OTHER_ACTIONS)
     columns = event_columns(rules.settings.columns)
     for file in files.events:
         for block in read_tabular(file, None, columns, intake, rules.ingest.max_row_bytes):
@@ -100,7 +100,7 @@ def _impressions(
     """Select impressions and clicks from events, and add query texts."""
     actions = pc.utf8_lower(blank_to_null(block.columns["action"]))
     clicks = pc.utf8_lower(pa.array(rules.settings.click_actions, pa.string()))
-    is_shown = mask(pc.is_in(actions, pa.array(SHOWN)))
+    is_shown = mask(pc.is_in(actions, pa.array(IMPRESSION_ACTIONS)))
     is_click = mask(pc.is_in(actions, clicks))
     is_impression = is_shown | is_click
     is_missing = mask(actions.is_null())
@@ -134,10 +134,10 @@ class _OtherActions:
             if action not in self._reasons and len(self._reasons) < MAX_NAMES:
                 name = mask_personal_data(pa.array([action]))[0].as_py()[:MAX_NAME_CHARACTERS]
                 hint = "" if action in self._ignored_actions else "; if it is a click, add it to logs.click_actions"
-                self._reasons[action] = f"action {name} {NOT_USED}{hint}"
+                self._reasons[action] = f"action {name} {OTHER_ACTION_REASON}{hint}"
         codes = pc.index_in(actions, pa.array(self._reasons, pa.string()))
         reason_masks = [(reason, mask(pc.equal(codes, code))) for code, reason in enumerate(self._reasons.values())]
-        return [*reason_masks, (f"action {NOT_USED}", bad)]
+        return [*reason_masks, (f"action {OTHER_ACTION_REASON}", bad)]
 
 
 def _unseen_lists(block: RowBlock, staging: LogStaging, first_position: int) -> Iterator[RowBlock]:
@@ -196,4 +196,4 @@ def _query_columns(block: RowBlock) -> dict[str, pa.Array]:
 def _search_keys(block: RowBlock) -> pa.Array:
     """Tenant and query_id of each row, joined; null without a query_id."""
     ids = blank_to_null(block.columns.get("search_id", block.nulls()))
-    return pc.binary_join_element_wise(block.columns["tenant"], ids, SEPARATOR)
+    return pc.binary_join_element_wise(block.columns["tenant"], ids, KEY_SEPARATOR)

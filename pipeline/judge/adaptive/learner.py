@@ -18,7 +18,7 @@ from darklode.pipeline.judge.adaptive.pool_features import Evidence
 if TYPE_CHECKING:
     from scipy import sparse
 
-RIDGE = 3.0
+L2_PENALTY = 3.0
 """L2 penalty of the linear regression's weights; a larger one needs more verdicts to move them."""
 
 _MAX_NEWTON_STEPS = 12  # a fit that has not converged by then is used as it is
@@ -34,7 +34,7 @@ def fit_linear(features: _Floats, labels: _Floats) -> _Floats:
             it is hardly penalized.
         labels: 1 (relevant) or 0, shape (n_rows,).
     """
-    ridge = np.full(features.shape[1], RIDGE)
+    ridge = np.full(features.shape[1], L2_PENALTY)
     ridge[0] = 1e-3  # penalty of the intercept
     weights = np.zeros(features.shape[1])
     for _ in range(_MAX_NEWTON_STEPS):
@@ -84,7 +84,7 @@ def sigmoid(log_odds: _Floats) -> _Floats:
     return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -_MAX_LOG_ODDS, _MAX_LOG_ODDS))))
 
 
-PRIOR, NEAR, TERMS = 1.0, 1.0, 15.0
+CONSTANT_VARIANCE, FEATURE_VARIANCE, TERM_VARIANCE = 1.0, 1.0, 15.0
 """Kernel variances: of a constant per query, of a linear function of the pair's kernel features (retrieval scores and
 embedded-judge features), and of a linear function of its chunk's terms. A larger variance lets a query's own verdicts
 move that part of its predictions further."""
@@ -160,7 +160,9 @@ class ActiveLearner:
         terms = self._evidence.terms[first:end]
         term_similarity = np.asarray((terms @ terms.T).todense())
         kernel = np.asarray(
-            PRIOR + NEAR * (kernel_features @ kernel_features.T) / kernel_features.shape[1] + TERMS * term_similarity,
+            CONSTANT_VARIANCE
+            + FEATURE_VARIANCE * (kernel_features @ kernel_features.T) / kernel_features.shape[1]
+            + TERM_VARIANCE * term_similarity,
             np.float32,
         )
         if self._caches_kernels:

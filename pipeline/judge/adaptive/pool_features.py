@@ -19,17 +19,17 @@ from darklode.pipeline.retrieve.encoders.lsa import log_counts, unit_sparse_rows
 if TYPE_CHECKING:
     from scipy import sparse
 
-K = 60
+RRF_K = 60
 """Constant of reciprocal rank fusion; 60 is the paper's value (Cormack, Clarke & Büttcher 2009)."""
 
-_POOL = """
-    SELECT fused_score, best_rank, len(retrievers) AS found_by FROM pool
+_POOL_SQL = """
+    SELECT fused_score, best_rank, len(retrievers) AS n_retrievers FROM pool
     WHERE tenant = $tenant ORDER BY query_id, chunk_id
 """
 
-RETRIEVERS = "SELECT DISTINCT retriever FROM rankings WHERE tenant = $tenant ORDER BY retriever"
+RETRIEVERS_SQL = "SELECT DISTINCT retriever FROM rankings WHERE tenant = $tenant ORDER BY retriever"
 
-_RANKINGS = """
+_RANKINGS_OF_RETRIEVER_SQL = """
     WITH pairs AS (
         SELECT query_id, chunk_id, row_number() OVER (ORDER BY query_id, chunk_id) - 1 AS pair
         FROM pool WHERE tenant = $tenant
@@ -68,16 +68,18 @@ def rank_features(tables: Tables, tenant: str, starts: _Ints) -> RankFeatures:
             (n_queries + 1,).
     """
     with tables.connect() as connection:
-        pool = connection.sql(_POOL, params={"tenant": tenant}).to_arrow_table()
-        retrievers = connection.sql(RETRIEVERS, params={"tenant": tenant}).fetchall()
+        pool = connection.sql(_POOL_SQL, params={"tenant": tenant}).to_arrow_table()
+        retrievers = connection.sql(RETRIEVERS_SQL, params={"tenant": tenant}).fetchall()
         columns: list[_Floats] = []
         for (retriever,) in retrievers:
-            rankings = connection.sql(_RANKINGS, params={"tenant": tenant, "retriever": retriever}).to_arrow_table()
+            rankings = connection.sql(
+                _RANKINGS_OF_RETRIEVER_SQL, params={"tenant": tenant, "retriever": retriever}
+            ).to_arrow_table()
             pair = rankings["pair"].to_numpy()
             columns += _of_retriever(pair, rankings["rank"].to_numpy(), rankings["score"].to_numpy(), starts)
     fused = pool["fused_score"].to_numpy()
     fused_rank = _ranks_within_queries(fused, starts)
-    columns += [fused, pool["found_by"].to_numpy(), np.log(pool["best_rank"].to_numpy()), np.log(fused_rank)]
+    columns += [fused, pool["n_retrievers"].to_numpy(), np.log(pool["best_rank"].to_numpy()), np.log(fused_rank)]
     scores = np.arange(2, 3 * len(retrievers), 3)  # the third of each retriever's three columns
     return RankFeatures(np.stack(columns, axis=1, dtype=np.float32, casting="same_kind"), scores, fused_rank)
 
@@ -92,7 +94,7 @@ def _of_retriever(pair: _Ints, rank: NDArray[np.int32], score: _Floats, starts: 
     ranks = np.full(n_pairs, missing_rank, np.float32)
     ranks[pair] = rank
     reciprocal_rank = np.zeros(n_pairs, np.float32)
-    reciprocal_rank[pair] = (K + 1) / (K + rank)
+    reciprocal_rank[pair] = (RRF_K + 1) / (RRF_K + rank)
     return [reciprocal_rank, np.log(ranks), _scale_scores(pair, score, starts)]
 
 
@@ -120,7 +122,7 @@ def _ranks_within_queries(fused: _Floats, starts: _Ints) -> _Ints:
 
 TOP_CHUNKS = 10
 """Number of top-fused chunks whose terms represent a query when queries are compared."""
-NEIGHBORS = 20
+MAX_NEIGHBORS = 20
 """Maximum number of similar queries whose term weights a query uses; bounds the size of the similarity matrix."""
 MIN_SIMILARITY = 0.2
 """Minimum cosine of neighboring queries; it is subtracted from their cosines, so that weights fade out to 0 there."""
@@ -174,21 +176,19 @@ def gather_evidence(tables: Tables, chunks: TenantChunks, pairs: PoolPairs) -> E
         pairs: the tenant's pairs, in the order of `Evidence`.
     """
     term_space = TermSpace(chunks.batches())
-    rank_based = rank_features(tables, chunks.tenant, pairs.starts)
+    ranks = rank_features(tables, chunks.tenant, pairs.starts)
     embedded_judge = EmbeddedJudge(term_space)
     embedded_features = np.concatenate([_columns(embedded_judge.features(block)) for block in pairs.blocks()])
-    kernel_columns = np.concatenate(
-        [rank_based.scores, rank_based.features.shape[1] + np.arange(embedded_features.shape[1])]
-    )
+    kernel_columns = np.concatenate([ranks.scores, ranks.features.shape[1] + np.arange(embedded_features.shape[1])])
     terms = unit_sparse_rows(log_counts(term_space.counts, term_space.idf))[pairs.rows]
-    features = _standardize(np.hstack([rank_based.features, embedded_features]))
+    features = _standardize(np.hstack([ranks.features, embedded_features]))
     return Evidence(
         pairs.starts,
-        rank_based.fused_rank,
+        ranks.fused_rank,
         features,
         kernel_columns,
         terms,
-        _text_similarity(terms, pairs.starts, rank_based.fused_rank),
+        _text_similarity(terms, pairs.starts, ranks.fused_rank),
     )
 
 
@@ -225,7 +225,7 @@ def _nearest(terms: sparse.csr_matrix, means: sparse.csr_matrix, number: int) ->
 
     cosine = np.asarray((means @ terms.T).todense()).ravel()
     cosine[number] = 0
-    nearest = np.argsort(-np.round(cosine, 6), kind="stable")[:NEIGHBORS]
+    nearest = np.argsort(-np.round(cosine, 6), kind="stable")[:MAX_NEIGHBORS]
     nearest = np.sort(nearest[cosine[nearest] > MIN_SIMILARITY])
     columns = (cosine[nearest] - MIN_SIMILARITY, (np.zeros(len(nearest), np.int64), nearest))
     return sparse.csr_matrix(columns, shape=(1, means.shape[0]))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 CONFIDENCE = 0.95
 """Confidence of the stopping rule and of all intervals here."""
 
-POSITIVES = 100
+SAMPLE_POSITIVES = 100
 """The random sample grows until it has this many positives. A larger number narrows the estimates, but needs more
 random verdicts."""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.judge.adaptive.learner import ActiveLearner, sigmoid
 from darklode.pipeline.judge.adaptive.pool_features import Evidence
 from darklode.pipeline.judge.adaptive.recall_estimate import (
-    POSITIVES,
+    SAMPLE_POSITIVES,
     MissedPositives,
     estimate_missed,
     estimate_missed_by_query,
@@ -32,10 +32,10 @@ _Floats = NDArray[np.float64]
 class JudgingRounds:
     """Continuous active learning (Cormack & Grossman 2014) with a random sample as stopping rule.
 
-    The first rounds judge the random sample, until it has `POSITIVES` positives or is `random_share` of the pool. Every
-    later round takes each query's minimum first (`first_pairs_per_query`), then the best fused ranks before the first
-    fit, and the highest expected gains after it. Judging ends when the sample shows that `recall` is reached with 95 %
-    confidence, or when all pairs are judged; a sample with too few positives shows nothing.
+    The first rounds judge the random sample, until it has `SAMPLE_POSITIVES` positives or is `random_share` of the
+    pool. Every later round takes each query's minimum first (`first_pairs_per_query`), then the best fused ranks before
+    the first fit, and the highest expected gains after it. Judging ends when the sample shows that `recall` is reached
+    with 95 % confidence, or when all pairs are judged; a sample with too few positives shows nothing.
 
     Call `next_pairs` and `learn` in turns. Pairs are identified by their index in `evidence`.
 
@@ -93,7 +93,7 @@ class JudgingRounds:
 
     def _is_sampling(self) -> bool:
         """Whether the random sample still grows."""
-        return self.random_positives < POSITIVES and int(self._random.sum()) < len(self._sample_order)
+        return self.random_positives < SAMPLE_POSITIVES and int(self._random.sum()) < len(self._sample_order)
 
     def _select_best(self) -> _Ints:
         """Select the next unjudged pairs by gain, and mark pairs of the sample that come before the last of them as

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from darklode.pipeline.judge.adaptive.learner import sigmoid
 from darklode.pipeline.judge.adaptive.pool_features import Evidence
 
-ENOUGH = 8
+MAX_GAIN_DIVISOR = 8
 """Gains diminish up to this number of positives: a query's first counts 1, the second 1/2, the eighth and later
 1/8."""
 
-FLOOR = 0.5
+MIN_JUDGED_SHARE = 0.5
 """Minimum judged pairs of a query, as a share of what uniform judging would give it, whatever the learner predicts; 0
 would follow the gains alone."""
 
@@ -24,7 +24,7 @@ _Floats = NDArray[np.float64]
 def expected_gains(evidence: Evidence, log_odds: _Floats, labels: _Floats) -> _Floats:
     """Compute the log expected gain of each pair, shape (n_pairs,).
 
-    It is log(probability ÷ (1 + its query's positives so far)), with the divisor limited to `ENOUGH`.
+    It is log(probability ÷ (1 + its query's positives so far)), with the divisor limited to `MAX_GAIN_DIVISOR`.
 
     The objective is the sum over queries of 1 + 1/2 + … + 1/positives, so that a query's first positive outweighs
     another's ninth (diminishing returns as in Agrawal et al. 2009, Diversifying search results).
@@ -35,11 +35,12 @@ def expected_gains(evidence: Evidence, log_odds: _Floats, labels: _Floats) -> _F
         labels: 1 (relevant), 0, or NaN if unknown, shape (n_pairs,).
     """
     n_positives = np.bincount(evidence.query, np.nan_to_num(labels), evidence.n_queries)
-    return np.asarray(np.log(sigmoid(log_odds)) - np.log(np.minimum(1 + n_positives, ENOUGH))[evidence.query])
+    divisor = np.minimum(1 + n_positives, MAX_GAIN_DIVISOR)
+    return np.asarray(np.log(sigmoid(log_odds)) - np.log(divisor)[evidence.query])
 
 
 def first_pairs_per_query(evidence: Evidence, judged: _Bools, size: int) -> _Bools:
-    """Mark the pairs that keep every query at its minimum (`FLOOR`), best fused rank first; shape (n_pairs,).
+    """Mark the pairs that keep each query at its minimum (`MIN_JUDGED_SHARE`), best fused rank first; shape (n_pairs,).
 
     Args:
         evidence: features of one tenant's pairs.
@@ -48,7 +49,7 @@ def first_pairs_per_query(evidence: Evidence, judged: _Bools, size: int) -> _Boo
     """
     query = evidence.query
     unjudged = np.flatnonzero(~judged)
-    minimum_share = FLOOR * (int(judged.sum()) + size) / evidence.n_pairs
+    minimum_share = MIN_JUDGED_SHARE * (int(judged.sum()) + size) / evidence.n_pairs
     n_missing = np.ceil(minimum_share * np.diff(evidence.starts)) - np.bincount(
         query[judged], minlength=evidence.n_queries
     )

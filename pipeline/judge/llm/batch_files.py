@@ -28,7 +28,7 @@ from darklode.pipeline.base.memory.store import Entries
 from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.call_errors import BadReply
 from darklode.pipeline.base.remote.chat import completion_of
-from darklode.pipeline.judge.ledger import VERDICTS, Ledger
+from darklode.pipeline.judge.ledger import VERDICT_ROWS, Ledger
 from darklode.pipeline.judge.llm.prompt import PairText
 from darklode.pipeline.judge.llm.reply_parsing import LlmReading, read, reply_batch
 from darklode.pipeline.judge.llm.response_formats import RequestTemplate
@@ -39,11 +39,11 @@ MAX_REQUESTS = 50_000
 MAX_BYTES = 200_000_000
 """OpenAI's limits for a file of requests; vLLM has none. Requests beyond a limit go to another file."""
 
-_URL = "/v1/chat/completions"
+_REQUEST_URL = "/v1/chat/completions"
 _STORE_AT_ONCE = 1 << 13  # responses per write to the ledger; bounds memory
-_CUT = "-cut"  # suffix of a custom_id whose chunk was truncated
-_CUSTOM_ID = re.compile(rf"([0-9a-f]{{8}})_([\w-]{{43}})({_CUT})?", re.ASCII)
-_SIDES = ("query_hash", "chunk_hash")
+_CUT_SUFFIX = "-cut"  # suffix of a custom_id whose chunk was truncated
+_CUSTOM_ID = re.compile(rf"([0-9a-f]{{8}})_([\w-]{{43}})({_CUT_SUFFIX})?", re.ASCII)
+_HASH_COLUMNS = ("query_hash", "chunk_hash")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class CustomId:
 
     def __str__(self) -> str:
         pair = urlsafe_b64encode(bytes.fromhex(self.query_hash + self.chunk_hash)).decode().rstrip("=")
-        return f"{self.judge}_{pair}{_CUT if self.cut else ''}"
+        return f"{self.judge}_{pair}{_CUT_SUFFIX if self.cut else ''}"
 
     @classmethod
     def parse(cls, custom_id: object) -> CustomId | None:
@@ -104,7 +104,7 @@ def iterate_unjudged(
             if inherit_verdicts(new_pairs):
                 entries.refresh()
                 new_pairs = _not_in_ledger(new_pairs, entries)
-            yield new_pairs.filter(pa.array(seen_keys.add_new(VERDICTS.keys(new_pairs))))
+            yield new_pairs.filter(pa.array(seen_keys.add_new(VERDICT_ROWS.keys(new_pairs))))
 
 
 def count_unreadable(tables: Tables, ledger: Ledger, judge_id: str) -> int:
@@ -164,7 +164,7 @@ def _lines(pairs: pa.Table, template: RequestTemplate) -> Iterator[bytes]:
         pair_text = PairText(pair["query"], pair["title"], pair["heading"], pair["text"])
         user_message, cut = template.fit_pair(pair_text, template.settings.max_chunk_tokens)
         custom_id = CustomId(judge, pair["query_hash"], pair["chunk_hash"], cut)
-        header = json.dumps({"custom_id": str(custom_id), "method": "POST", "url": _URL})[:-1].encode()
+        header = json.dumps({"custom_id": str(custom_id), "method": "POST", "url": _REQUEST_URL})[:-1].encode()
         yield header + b', "body": ' + template.body(user_message) + b"}\n"
 
 
@@ -256,7 +256,7 @@ def _is_first_label(
 
 def _store_readings(buffered: list[tuple[CustomId, LlmReading]], template: RequestTemplate, ledger: Ledger) -> Usage:
     """Write readings to the ledger; returns the tokens that they used."""
-    pairs = {side: pa.array([getattr(name, side) for name, _ in buffered], pa.string()) for side in _SIDES}
+    pairs = {side: pa.array([getattr(name, side) for name, _ in buffered], pa.string()) for side in _HASH_COLUMNS}
     replies = reply_batch(enumerate(reading for _, reading in buffered)).replies
     ledger.add(template.judge_id, pa.table(pairs), replies)
     return Usage(*(pc.sum(replies[name]).as_py() or 0 for name in ("prompt_tokens", "completion_tokens")))

@@ -24,13 +24,13 @@ from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.memory.keys import KeyIndex, from_bytes, to_bytes
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.base.remote.batch_service import BatchNotFound, BatchService, BatchState
-from darklode.pipeline.base.remote.budget import NOTHING, Budget, SpendingLedger, Usage
+from darklode.pipeline.base.remote.budget import NO_USAGE, Budget, SpendingLedger, Usage
 from darklode.pipeline.base.types import Keys
-from darklode.pipeline.judge.ledger import VERDICTS, Ledger
+from darklode.pipeline.judge.ledger import VERDICT_ROWS, Ledger
 from darklode.pipeline.judge.llm.batch_files import CustomId, batch_files, read_batch
 from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 
-_CLOCKS_DIFFER = 3600.0
+_CLOCK_TOLERANCE_SECONDS = 3600.0
 """Seconds by which the service's clock may be behind ours. A batch is searched among those created since the
 submission, minus this tolerance: one missed because of a clock would be submitted, and paid for, twice."""
 
@@ -242,7 +242,7 @@ class HostedJudge:
         return counts
 
     def _spend(self, used: Usage) -> None:
-        self._budget.settle(NOTHING, used)
+        self._budget.settle(NO_USAGE, used)
 
     def _own_submissions(self) -> list[Submitted]:
         """List this judge's files at this service."""
@@ -256,7 +256,7 @@ class HostedJudge:
         """Add the batch id to a record without one, if the service has a batch with its token."""
         if submission.id is not None:
             return submission
-        batch = self._service.find(submission.token, submission.began - _CLOCKS_DIFFER)
+        batch = self._service.find(submission.token, submission.began - _CLOCK_TOLERANCE_SECONDS)
         if batch is None:
             return submission
         identified = replace(submission, id=batch.id)
@@ -285,5 +285,5 @@ def _read_requests(file: Path, template: RequestTemplate) -> tuple[Keys, Usage]:
             max_usage = template.estimate(call["body"]["messages"][-1]["content"])
             prompt_tokens += max_usage.prompt
             completion_tokens += max_usage.completion
-    pairs = pa.table({side: [getattr(custom_id, side) for custom_id in custom_ids] for side in VERDICTS.key})
-    return VERDICTS.keys(pairs), Usage(prompt_tokens, completion_tokens)
+    pairs = pa.table({side: [getattr(custom_id, side) for custom_id in custom_ids] for side in VERDICT_ROWS.key})
+    return VERDICT_ROWS.keys(pairs), Usage(prompt_tokens, completion_tokens)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.call_errors import RequestRejected, ServerError
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Session
 from darklode.pipeline.base.remote.tokens import estimate_tokens
-from darklode.pipeline.judge.llm.logprobs import CONTRADICTED
+from darklode.pipeline.judge.llm.logprobs import LABEL_CONTRADICTED
 from darklode.pipeline.judge.llm.prompt import JudgePrompt, PairText
 from darklode.pipeline.judge.llm.reply_parsing import LlmReading, read
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
@@ -22,7 +22,7 @@ from darklode.pipeline.judge.llm.settings import LlmSettings
 _OFF_TOPIC_TASK = "Describe the sea in one sentence."
 """A task whose answer is not a label, unless the server constrains the output to the labels."""
 
-_TRIES = 3
+_MAX_REPLIES = 3
 """Replies per check before the format counts as not obeyed."""
 
 _MAX_TOKENS_RETRIES = (4096, 1024)
@@ -30,7 +30,7 @@ _MAX_TOKENS_RETRIES = (4096, 1024)
 tokens.
 """
 
-_FAILURES = 5
+_MAX_SERVER_ERRORS = 5
 """A format is rejected after this many server errors, each followed by a successful plain call: fewer could be a
 passing failure of the server."""
 
@@ -79,7 +79,7 @@ async def probe(
 
 async def _identify_model(settings: LlmSettings, prompt: JudgePrompt, session: Session) -> str:
     """Identify the served model (see `served_identity`); waits for a server that does not answer."""
-    for _ in range(_TRIES):
+    for _ in range(_MAX_REPLIES):
         identity = await served_identity(settings, session)
         if identity is not None:
             return identity
@@ -128,7 +128,7 @@ class ProbeRequest:
             DarklodeError: no server answers for `retry_timeout` seconds, or a plain call is refused.
         """
         reason = ""
-        for _ in range(_FAILURES):
+        for _ in range(_MAX_SERVER_ERRORS):
             try:
                 return await self._examine()
             except RequestRejected as error:
@@ -173,7 +173,7 @@ class ProbeRequest:
     def _objection(self, reading: LlmReading, *, is_final: bool = False) -> str:
         """Say why a reply shows that the format is not obeyed; empty if it is."""
         missing = reading.values.get("no_probability") if is_final and self._template.form.logprobs else None
-        if reading.is_readable and missing in {None, TIED, CONTRADICTED}:
+        if reading.is_readable and missing in {None, TIED_REASON, LABEL_CONTRADICTED}:
             return ""
         return f"it answered {reading.values.get('raw_reply')!r}: {reading.values.get('error', missing)}"
 
@@ -182,7 +182,7 @@ class ProbeRequest:
         body = json.loads(self._template.body(""))
         body["messages"] = [{"role": "user", "content": _OFF_TOPIC_TASK}]
         content = json.dumps(body).encode()
-        for _ in range(_TRIES):
+        for _ in range(_MAX_REPLIES):
             reading, _ = await self._read_untruncated(content, _OFF_TOPIC_TASK)
             if reading.is_readable:
                 break
@@ -192,7 +192,7 @@ class ProbeRequest:
         """Request a reply to an example of the prompt; retried if unreadable."""
         user, _ = self._template.fit_pair(_example(self._template.prompt), self._template.settings.max_chunk_tokens)
         body = self._template.body(user)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_REPLIES):
             reading, self._is_truncated = await self._read_untruncated(body, user)
             if not self._objection(reading, is_final=True):
                 break

@@ -18,7 +18,7 @@ from darklode.pipeline.judge.llm.batch_files import iterate_unjudged
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.settings import LlmSettings
 
-SAMPLE = 50
+SAMPLE_PAIRS = 50
 """Number of pairs judged for an estimate; more make it more precise, and cost more."""
 
 
@@ -35,7 +35,9 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
     Raises:
         DarklodeError: the judge cannot continue.
     """
-    sample, n_unjudged = draw(iterate_unjudged(tables, ledger, source.judge_id, source.previous_version), SAMPLE, seed)
+    sample, n_unjudged = draw(
+        iterate_unjudged(tables, ledger, source.judge_id, source.previous_version), SAMPLE_PAIRS, seed
+    )
     start_time = time.perf_counter()
     replies = asyncio.run(LedgerJudge(source, ledger, settings.max_attempts).judge(sample)) if sample.num_rows else None
     seconds = time.perf_counter() - start_time

@@ -15,18 +15,18 @@ Tokens = Sequence[Mapping[str, Any]]
 
 _CACHED_PREFIXES = 1 << 12  # prefixes of replies whose possible labels are cached
 
-_MAX_SUM = 1.01
+_MAX_PROBABILITY_SUM = 1.01
 """Maximum sum of the probabilities of a token's alternatives; above 1, since servers round."""
 
-_CONTROL = re.compile(r"\s*|<[^<>\s]+>|\[[^\[\]\s]+\]")
+_CONTROL_TOKEN = re.compile(r"\s*|<[^<>\s]+>|\[[^\[\]\s]+\]")
 """Control tokens that may follow the content, such as <|im_end|>."""
 
 
-NOT_GIVEN = "the server returned no log-probabilities"
-NOT_FOUND = "the label's tokens are not among those with log-probabilities"
+LOGPROBS_MISSING = "the server returned no log-probabilities"
+LABEL_NOT_COVERED = "the label's tokens are not among those with log-probabilities"
 NO_ALTERNATIVES = "the server returned log-probabilities without alternatives"
-IMPOSSIBLE = "the log-probabilities are impossible: above 0, or of probabilities that sum to more than 1"
-CONTRADICTED = "the log-probabilities contradict the label"
+LOGPROBS_IMPOSSIBLE = "the log-probabilities are impossible: above 0, or of probabilities that sum to more than 1"
+LABEL_CONTRADICTED = "the log-probabilities contradict the label"
 """Reasons why a reply with a label has no probability; see also `TIED`."""
 
 
@@ -53,7 +53,7 @@ def content_tokens(tokens: Tokens, content: str, thoughts: str = "") -> Tokens:
             only_thoughts = thoughts and "".join(texts[:end]).rstrip().endswith(thoughts.rstrip())
             return [] if only_thoughts else tokens[start:end]
         end -= 1
-        if not _CONTROL.fullmatch(texts[end]):
+        if not _CONTROL_TOKEN.fullmatch(texts[end]):
             break
     return []
 
@@ -117,12 +117,12 @@ def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> 
         if len(_labels_with_prefix(text, labels)) == 1 and text.strip():
             break
     if len(_labels_with_prefix(text, labels)) != 1:
-        raise NoProbability(NOT_FOUND)
+        raise NoProbability(LABEL_NOT_COVERED)
     if not n_alternatives:
         raise NoProbability(NO_ALTERNATIVES)
     total = sum(mass.values())
     if not total > 0:
-        raise NoProbability(IMPOSSIBLE)
+        raise NoProbability(LOGPROBS_IMPOSSIBLE)
     return {label: share / total for label, share in mass.items()}
 
 
@@ -130,16 +130,16 @@ def _alternatives(token: Mapping[str, Any]) -> Tokens:
     """List the chosen token and its alternatives, each once.
 
     Raises:
-        NoProbability: the probabilities sum to more than `_MAX_SUM`, e.g. if a server returns probabilities instead of
-            log-probabilities.
+        NoProbability: the probabilities sum to more than `_MAX_PROBABILITY_SUM`, e.g. if a server returns probabilities
+            instead of log-probabilities.
     """
     top: list[Mapping[str, Any]] = token.get("top_logprobs") or []
     alternatives = top if any(alternative["token"] == token["token"] for alternative in top) else [token, *top]
     if not (
-        sum(math.exp(alternative["logprob"]) for alternative in alternatives) <= _MAX_SUM
-        and math.exp(token["logprob"]) <= _MAX_SUM
+        sum(math.exp(alternative["logprob"]) for alternative in alternatives) <= _MAX_PROBABILITY_SUM
+        and math.exp(token["logprob"]) <= _MAX_PROBABILITY_SUM
     ):
-        raise NoProbability(IMPOSSIBLE)
+        raise NoProbability(LOGPROBS_IMPOSSIBLE)
     return alternatives
 
 

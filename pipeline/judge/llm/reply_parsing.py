@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import parse_count
 from darklode.pipeline.base.remote.chat import incomplete_reason, is_truncated
 from darklode.pipeline.judge.llm import lenient_parsing
 from darklode.pipeline.judge.llm.logprobs import (
-    CONTRADICTED,
-    IMPOSSIBLE,
-    NOT_FOUND,
-    NOT_GIVEN,
+    LABEL_CONTRADICTED,
+    LABEL_NOT_COVERED,
+    LOGPROBS_IMPOSSIBLE,
+    LOGPROBS_MISSING,
     NoProbability,
     content_tokens,
     label_probabilities,
@@ -33,13 +33,13 @@ from darklode.pipeline.judge.port import REPLIES, ReplyBatch
 EVEN_ODDS = np.float32(0.5)
 """Probability at which relevant and not relevant are equally likely."""
 
-UNRECORDED = "judged by an earlier version, which recorded no reason"
+UNRECORDED_REASON = "judged by an earlier version, which recorded no reason"
 
-_DROPPED = "the reply is contradictory: "
+_DROPPED_LABEL_PREFIX = "the reply is contradictory: "
 """Prefix of the error with which an earlier version dropped labels that contradict their log-probabilities."""
 
 _MAX_RAW_CHARACTERS = 4000  # of an unreadable reply that the ledger stores
-_ROUNDING = 1e-9  # difference of probabilities below which they count as equal
+_EQUAL_PROBABILITY_TOLERANCE = 1e-9  # difference of probabilities below which they count as equal
 
 
 @dataclass
@@ -109,7 +109,7 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
             reading.values |= _probability(label, probabilities, prompt)
         except NoProbability as error:
             reading.values["no_probability"] = str(error)
-            if str(error) == CONTRADICTED:
+            if str(error) == LABEL_CONTRADICTED:
                 reading.values["contradicted"] = True
     return reading
 
@@ -156,15 +156,15 @@ def _label_probabilities(
     logprobs = choice.get("logprobs")
     message = choice["message"]
     if not form.logprobs or not isinstance(logprobs, dict) or not (tokens := logprobs.get("content")):
-        raise NoProbability(NOT_GIVEN)
+        raise NoProbability(LOGPROBS_MISSING)
     try:
         reply_tokens = content_tokens(tokens, message["content"], _thoughts(message))
         start = start_of(label, reply_tokens, key=form.is_object)
         if start is None:
-            raise NoProbability(NOT_FOUND)
+            raise NoProbability(LABEL_NOT_COVERED)
         return label_probabilities(reply_tokens, start, prompt.labels)
     except (KeyError, TypeError, AttributeError, ArithmeticError):
-        raise NoProbability(IMPOSSIBLE) from None
+        raise NoProbability(LOGPROBS_IMPOSSIBLE) from None
 
 
 def _label(label: str, prompt: JudgePrompt) -> dict[str, Any]:
@@ -183,10 +183,10 @@ def _probability(label: str, shares: Mapping[str, float], prompt: JudgePrompt) -
     min_relevant = prompt.head.relevant_from
     probability = min(1.0, sum(share for label_name, share in shares.items() if grades[label_name] >= min_relevant))
     if np.float32(probability) == EVEN_ODDS:
-        raise NoProbability(TIED)
-    is_another_likelier = shares[label] < max(shares.values()) - _ROUNDING
+        raise NoProbability(TIED_REASON)
+    is_another_likelier = shares[label] < max(shares.values()) - _EQUAL_PROBABILITY_TOLERANCE
     if is_another_likelier or (grades[label] >= min_relevant) != (probability > EVEN_ODDS):
-        raise NoProbability(CONTRADICTED)
+        raise NoProbability(LABEL_CONTRADICTED)
     values = {"probability": probability, "contradicted": False}
     if prompt.is_graded:
         values["expected_grade"] = sum(share * grades[label_name] for label_name, share in shares.items())
@@ -258,17 +258,17 @@ def recall_replies(replies: pa.Table, template: RequestTemplate) -> pa.Table:
     unrecorded = pc.and_(lacks_probability, pc.is_null(replies["no_probability"]))
     reason = pc.case_when(
         pc.make_struct(is_from_reasoning, is_tied, pc.fill_null(contradicted, False)),
-        NOT_FOUND,
-        TIED,
-        CONTRADICTED,
-        UNRECORDED if form.logprobs else NOT_GIVEN,
+        LABEL_NOT_COVERED,
+        TIED_REASON,
+        LABEL_CONTRADICTED,
+        UNRECORDED_REASON if form.logprobs else LOGPROBS_MISSING,
     )
     return _with_column(replies, "no_probability", pc.if_else(unrecorded, reason, replies["no_probability"]))
 
 
 def _with_dropped_labels(replies: pa.Table, template: RequestTemplate) -> pa.Table:
     """Restore the labels that an earlier version dropped as contradictory, where the raw reply is readable."""
-    dropped = pc.fill_null(pc.starts_with(replies["error"], _DROPPED), False).to_numpy()
+    dropped = pc.fill_null(pc.starts_with(replies["error"], _DROPPED_LABEL_PREFIX), False).to_numpy()
     if not dropped.any():
         return replies
     labelled = [_with_label(row, template) for row in replies.filter(pa.array(dropped)).to_pylist()]

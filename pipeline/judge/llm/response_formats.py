@@ -20,7 +20,7 @@ from darklode.pipeline.base import quoting
 from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.call_errors import sanitize
 from darklode.pipeline.base.remote.chat import max_tokens, merge_fields
-from darklode.pipeline.base.remote.tokens import ESTIMATE, estimate_tokens, truncate
+from darklode.pipeline.base.remote.tokens import ESTIMATE_REVISION, estimate_tokens, truncate
 from darklode.pipeline.judge.llm import lenient_parsing
 from darklode.pipeline.judge.llm.prompt import JudgePrompt, Message, PairText
 from darklode.pipeline.judge.llm.settings import LlmSettings
@@ -204,7 +204,7 @@ class RequestTemplate:
         settings = self.settings
         hashed = [
             *(VERSION, revision, settings.model, settings.revision, self.prompt.digest, str(self.form)),
-            *(settings.extra_body, settings.max_chunk_tokens, ESTIMATE),
+            *(settings.extra_body, settings.max_chunk_tokens, ESTIMATE_REVISION),
             *filter(None, [self.served]),
         ]
         digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]

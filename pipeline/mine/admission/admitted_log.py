@@ -16,9 +16,9 @@ from darklode.pipeline.base.artifacts import Part, Tables, key_of
 from darklode.pipeline.base.relations import Relation, materialize, view
 from darklode.pipeline.mine.days import digests
 
-OUT = ("held", "discarded")
+LEFT_OUT_STATES = ("held", "discarded")
 """States of `log_days` whose rows are not admitted: held back as implausible, or discarded by a person."""
-WITHOUT = "left out"
+LEFT_OUT_FACT = "left out"
 """Key of a fact of the stage `admit_days`: for each day with tenants that are not admitted, `tenants` (their names) and
 `some` (whether the day has admitted rows of other tenants).
 """
@@ -45,7 +45,7 @@ class AdmittedRows:
         if "log_days" not in tables:
             return cls(tables, tables.by_day("impressions", "timestamp"), {})
         states = tables.read("log_days", ["tenant", "date", "state", "rows"])
-        is_left_out = pc.is_in(states["state"], pa.array(OUT))
+        is_left_out = pc.is_in(states["state"], pa.array(LEFT_OUT_STATES))
         admitted_states = states.filter(pc.and_(pc.invert(is_left_out), pc.greater(states["rows"], 0)))
         days_with_admitted_rows = set(pc.unique(admitted_states["date"]).cast(pa.string()).to_pylist())
         left_out_tenants = _tenants_by_day(states.filter(is_left_out))
@@ -59,7 +59,7 @@ class AdmittedRows:
 
     @classmethod
     def without_days(cls, tables: Tables, without: Mapping[str, Mapping[str, Any]]) -> "AdmittedRows":
-        """Use the admission states that the stage `admit_days` recorded as its fact `WITHOUT`.
+        """Use the admission states that the stage `admit_days` recorded as its fact `LEFT_OUT_FACT`.
 
         Args:
             tables: tables that contain `impressions`.

@@ -8,15 +8,15 @@ from darklode.schemas.mining import LogSettings
 
 DAY_FIGURES_STAGE = Stage("day_figures", 1, ("impressions",), ("day_figures", "day_marks"))
 
-PLACES = 20
+MAX_POSITION = 20
 """Number of positions counted one by one; lower positions count as the last of them."""
-MARKS = 4096
+MARKS_PER_DAY = 4096
 """Sampled queries and documents per day: those with the smallest hashes, so that every day samples the same ones."""
-HEAD = 500
+N_HEAD_QUERIES = 500
 """Number of most frequent queries of a day whose shown documents are sampled."""
 
-FIGURES = """
-    WITH searched AS (
+DAY_FIGURES_SQL = """
+    WITH search_rows AS (
         SELECT tenant, search_id, min(query_id) AS query_id, min(session_id) AS session_id,
                hour(min(time) AT TIME ZONE 'UTC') AS hour
         FROM {people} GROUP BY tenant, search_id
@@ -30,25 +30,25 @@ FIGURES = """
     ), searches AS (
         SELECT tenant, count(*) AS searches, count(DISTINCT session_id) AS sessions,
                count(*) FILTER (session_id IS NULL) AS without_session
-        FROM searched GROUP BY tenant
+        FROM search_rows GROUP BY tenant
     ), top_queries AS (
         SELECT tenant, max(n) AS top_query
-        FROM (SELECT tenant, count(*) AS n FROM searched GROUP BY tenant, query_id) GROUP BY tenant
+        FROM (SELECT tenant, count(*) AS n FROM search_rows GROUP BY tenant, query_id) GROUP BY tenant
     ), top_sessions AS (
         SELECT tenant, max(n) AS top_session
-        FROM (SELECT tenant, count(session_id) AS n FROM searched GROUP BY tenant, session_id) GROUP BY tenant
-    ), at_place AS (
-        SELECT tenant, least(position, $places) AS place, count(*) AS n, count(*) FILTER (clicked) AS clicked
+        FROM (SELECT tenant, count(session_id) AS n FROM search_rows GROUP BY tenant, session_id) GROUP BY tenant
+    ), position_counts AS (
+        SELECT tenant, least(position, $max_position) AS place, count(*) AS n, count(*) FILTER (clicked) AS clicked
         FROM {people} WHERE position IS NOT NULL GROUP BY ALL
-    ), placed AS (
+    ), position_lists AS (
         SELECT tenant, list(coalesce(n, 0) ORDER BY place) AS shown_at,
                list(coalesce(clicked, 0) ORDER BY place) AS clicked_at
-        FROM tenants CROSS JOIN (SELECT unnest(range(1, $places + 1)) AS place)
-        LEFT JOIN at_place USING (tenant, place) GROUP BY tenant
-    ), at_hour AS (SELECT tenant, hour, count(*) AS n FROM searched GROUP BY ALL),
-    timed AS (
+        FROM tenants CROSS JOIN (SELECT unnest(range(1, $max_position + 1)) AS place)
+        LEFT JOIN position_counts USING (tenant, place) GROUP BY tenant
+    ), hour_counts AS (SELECT tenant, hour, count(*) AS n FROM search_rows GROUP BY ALL),
+    hour_lists AS (
         SELECT tenant, list(coalesce(n, 0) ORDER BY hour) AS searched_at
-        FROM tenants CROSS JOIN (SELECT unnest(range(24)) AS hour) LEFT JOIN at_hour USING (tenant, hour)
+        FROM tenants CROSS JOIN (SELECT unnest(range(24)) AS hour) LEFT JOIN hour_counts USING (tenant, hour)
         GROUP BY tenant
     )
     SELECT tenant, CAST($day AS DATE) AS date, rows, rows - shown AS repeats, shown - coalesce(impressions, 0) AS bots,
@@ -57,15 +57,15 @@ FIGURES = """
            coalesce(without_position, 0) AS without_position,
            coalesce(without_session, 0) AS without_session, coalesce(top_query, 0) AS top_query,
            coalesce(top_session, 0) AS top_session, shown_at, clicked_at, searched_at
-    FROM tenants JOIN all_shown USING (tenant) JOIN placed USING (tenant) JOIN timed USING (tenant)
+    FROM tenants JOIN all_shown USING (tenant) JOIN position_lists USING (tenant) JOIN hour_lists USING (tenant)
     LEFT JOIN sums USING (tenant) LEFT JOIN searches USING (tenant)
     LEFT JOIN top_queries USING (tenant) LEFT JOIN top_sessions USING (tenant)
     ORDER BY tenant
 """
 
 # The lower half of an MD5, without its last bit: a signed column takes it.
-MARKED = """
-    WITH marked AS (
+DAY_MARKS_SQL = """
+    WITH hashed_rows AS (
         SELECT *, CAST(md5_number_lower(query_id) >> 1 AS BIGINT) AS query,
                CAST(md5_number_lower(doc_id) >> 1 AS BIGINT) AS document,
                CAST(md5_number_lower(concat_ws(chr(0), query_id, doc_id)) >> 1 AS BIGINT) AS pair
@@ -73,22 +73,22 @@ MARKED = """
     ), queries AS (
         SELECT tenant, 'query' AS kind, query AS mark, NULL::BIGINT AS query, count(DISTINCT search_id) AS shown,
                count(*) FILTER (clicked) AS clicks
-        FROM marked GROUP BY tenant, mark
+        FROM hashed_rows GROUP BY tenant, mark
     ), documents AS (
         SELECT tenant, 'document', document AS mark, NULL::BIGINT, count(*), count(*) FILTER (clicked)
-        FROM marked GROUP BY tenant, mark
-    ), heads AS (
+        FROM hashed_rows GROUP BY tenant, mark
+    ), head_queries AS (
         SELECT tenant, mark AS query FROM queries
         QUALIFY row_number() OVER (PARTITION BY tenant ORDER BY shown DESC, mark) <= $head
     ), pairs AS (
         SELECT tenant, 'pair', pair AS mark, query, count(*), count(*) FILTER (clicked)
-        FROM marked SEMI JOIN heads USING (tenant, query) GROUP BY tenant, mark, query
-    ), sampled AS (
+        FROM hashed_rows SEMI JOIN head_queries USING (tenant, query) GROUP BY tenant, mark, query
+    ), sampled_marks AS (
         FROM (FROM queries UNION ALL FROM documents)
-        QUALIFY row_number() OVER (PARTITION BY tenant, kind ORDER BY mark) <= $marks
+        QUALIFY row_number() OVER (PARTITION BY tenant, kind ORDER BY mark) <= $max_marks
     )
     SELECT tenant, CAST($day AS DATE) AS date, kind, mark, query, shown, clicks
-    FROM (FROM sampled UNION ALL FROM pairs) ORDER BY tenant, kind, mark
+    FROM (FROM sampled_marks UNION ALL FROM pairs) ORDER BY tenant, kind, mark
 """
 
 
@@ -115,9 +115,12 @@ def _summarize_day(tables: Tables, output: Output, day: str, logs: LogSettings) 
         exposures = Exposures.from_impressions(connection, impressions, logs)
         people = materialize(connection, f"FROM {exposures.people}")
         relations = {"impressions": impressions, "shown": exposures.shown, "people": people}
-        parameters = {"day": day, "places": PLACES}
-        output.write_answer("day_figures", connection, FIGURES.format(**relations), parameters)
+        parameters = {"day": day, "max_position": MAX_POSITION}
+        output.write_answer("day_figures", connection, DAY_FIGURES_SQL.format(**relations), parameters)
         output.write_answer(
-            "day_marks", connection, MARKED.format(**relations), {"day": day, "head": HEAD, "marks": MARKS}
+            "day_marks",
+            connection,
+            DAY_MARKS_SQL.format(**relations),
+            {"day": day, "head": N_HEAD_QUERIES, "max_marks": MARKS_PER_DAY},
         )
         drop(connection, people)

@@ -9,7 +9,7 @@ from darklode.pipeline.base.artifacts import Json, Store
 from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
-FILE = "days.json"
+JOURNAL_FILE = "days.json"
 
 Verdict = Literal["accepted", "discarded"]
 
@@ -78,7 +78,7 @@ def _normalize_date(day: str) -> str:
 
 
 class Decisions:
-    """The journal of a run's decisions, in the file `FILE` of its store; decisions are only ever appended."""
+    """The journal of a run's decisions, in the file `JOURNAL_FILE` of its store; decisions are only ever appended."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -90,10 +90,10 @@ class Decisions:
             ArtifactError: the file is damaged.
         """
         try:
-            rows = load_checksummed(self._store.read(FILE) or b"{}").get("decisions", [])
+            rows = load_checksummed(self._store.read(JOURNAL_FILE) or b"{}").get("decisions", [])
             return [Decision(**row) for row in rows]
         except (ValueError, TypeError) as error:
-            message = f"{self._store.path(FILE)} is damaged ({error})"
+            message = f"{self._store.path(JOURNAL_FILE)} is damaged ({error})"
             raise ArtifactError(f"{message}; repair or delete it, and decide again about held days") from error
 
     def add(self, made: Iterable[Decision]) -> None:
@@ -107,7 +107,7 @@ class Decisions:
                 new.append(decision)
         if new:
             rows = [asdict(decision) for decision in (*existing, *new)]
-            self._store.write(FILE, dump_checksummed({"decisions": rows}))
+            self._store.write(JOURNAL_FILE, dump_checksummed({"decisions": rows}))
 
     def current(self, marks: Mapping[str, str]) -> dict[str, list[Decision]]:
         """Decisions about the present files by day, oldest first: the last one counts."""

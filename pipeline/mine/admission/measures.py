@@ -14,7 +14,7 @@ import pyarrow as pa
 from scipy.special import rel_entr
 
 from darklode.pipeline.base.types import Doubles
-from darklode.pipeline.mine.admission.daily_statistics import MARKS
+from darklode.pipeline.mine.admission.daily_statistics import MARKS_PER_DAY
 
 Columns = dict[str, Doubles]
 """Values by column, one per tenant."""
@@ -47,36 +47,40 @@ class AdmissionMeasure:
         return f"{np.sin(value) ** 2:.0%}" if self.scale == "share" else f"{value:.2f}"
 
 
-RATIO, SHARE, PROFILE = 0.10, 0.05, 0.07
+RATIO_SPREAD, SHARE_SPREAD, PROFILE_SPREAD = 0.10, 0.05, 0.07
 """Minimum spreads: 10 % of a count; 5 points for a share of one half, 2 points for a share of 5 %."""
 
 MEASURES = (
-    AdmissionMeasure("searches", "ratio", "both", RATIO, "searches"),
-    AdmissionMeasure("searches_per_session", "ratio", "both", RATIO, "searches a session"),
-    AdmissionMeasure("impressions_per_search", "ratio", "both", RATIO, "impressions a search"),
-    AdmissionMeasure("clicks_per_search", "ratio", "both", RATIO, "clicks a search"),
-    AdmissionMeasure("repeats", "share", "high", SHARE, "of the rows repeat others or are clicks on their own"),
-    AdmissionMeasure("bots", "share", "high", SHARE, "of the impressions are bots'"),
-    AdmissionMeasure("without_position", "share", "high", SHARE, "of the impressions have no place"),
-    AdmissionMeasure("without_session", "share", "high", SHARE, "of the searches have no session"),
-    AdmissionMeasure("top_query", "share", "high", SHARE, "of the searches are for one query"),
-    AdmissionMeasure("top_session", "share", "high", SHARE, "of the searches are one session's"),
-    AdmissionMeasure("known_queries", "share", "low", SHARE, "of the searches are for queries of earlier days"),
-    AdmissionMeasure("known_documents", "share", "low", SHARE, "of the impressions are of documents of earlier days"),
-    AdmissionMeasure("known_shown", "share", "low", SHARE, "of what head queries show was shown for them before"),
+    AdmissionMeasure("searches", "ratio", "both", RATIO_SPREAD, "searches"),
+    AdmissionMeasure("searches_per_session", "ratio", "both", RATIO_SPREAD, "searches a session"),
+    AdmissionMeasure("impressions_per_search", "ratio", "both", RATIO_SPREAD, "impressions a search"),
+    AdmissionMeasure("clicks_per_search", "ratio", "both", RATIO_SPREAD, "clicks a search"),
+    AdmissionMeasure("repeats", "share", "high", SHARE_SPREAD, "of the rows repeat others or are clicks on their own"),
+    AdmissionMeasure("bots", "share", "high", SHARE_SPREAD, "of the impressions are bots'"),
+    AdmissionMeasure("without_position", "share", "high", SHARE_SPREAD, "of the impressions have no place"),
+    AdmissionMeasure("without_session", "share", "high", SHARE_SPREAD, "of the searches have no session"),
+    AdmissionMeasure("top_query", "share", "high", SHARE_SPREAD, "of the searches are for one query"),
+    AdmissionMeasure("top_session", "share", "high", SHARE_SPREAD, "of the searches are one session's"),
+    AdmissionMeasure("known_queries", "share", "low", SHARE_SPREAD, "of the searches are for queries of earlier days"),
     AdmissionMeasure(
-        "known_clicked", "share", "low", SHARE, "of the clicks of head queries are on documents clicked before"
+        "known_documents", "share", "low", SHARE_SPREAD, "of the impressions are of documents of earlier days"
     ),
-    AdmissionMeasure("clicks_by_place", "profile", "high", PROFILE, "distance of the click-through by place"),
-    AdmissionMeasure("searches_by_hour", "profile", "high", PROFILE, "distance of the searches by hour"),
+    AdmissionMeasure(
+        "known_shown", "share", "low", SHARE_SPREAD, "of what head queries show was shown for them before"
+    ),
+    AdmissionMeasure(
+        "known_clicked", "share", "low", SHARE_SPREAD, "of the clicks of head queries are on documents clicked before"
+    ),
+    AdmissionMeasure("clicks_by_place", "profile", "high", PROFILE_SPREAD, "distance of the click-through by place"),
+    AdmissionMeasure("searches_by_hour", "profile", "high", PROFILE_SPREAD, "distance of the searches by hour"),
 )
 
-RATIOS = {
+RATIO_COLUMNS = {
     "searches_per_session": ("searches", "sessions"),
     "impressions_per_search": ("impressions", "searches"),
     "clicks_per_search": ("clicks", "searches"),
 }
-SHARES = {
+SHARE_COLUMNS = {
     "repeats": ("repeats", "rows"),
     "bots": ("bots", "shown"),
     "without_position": ("without_position", "impressions"),
@@ -86,48 +90,50 @@ SHARES = {
 }
 
 # A tenant without a row today had earlier days, so today counts as a day with zero searches.
-TODAY = """
+FIGURES_OF_TODAY_SQL = """
     SELECT *, coalesce(impressions, 0) + coalesce(bots, 0) AS shown
     FROM (SELECT DISTINCT tenant FROM (FROM figures_before UNION ALL FROM figures))
     LEFT JOIN figures USING (tenant) ORDER BY tenant
 """
 
-BEFORE = """
+EARLIER_COUNTS_SQL = """
     SELECT tenant, place, sum({column}[place]) AS n
     FROM figures_before, (SELECT unnest(range(1, $length + 1)) AS place)
     WHERE date >= CAST($day AS DATE) - $days GROUP BY tenant, place ORDER BY tenant, place
 """
 
-KNOWN = """
+# A full sample of a day has only the marks up to its largest, `max_mark`: marks above the smallest such limit could be
+# missing by chance, so they are not counted.
+KNOWN_SHARES_SQL = """
     WITH recent AS (FROM marks_before WHERE date >= CAST($day AS DATE) - $days),
-    reach AS (
-        SELECT tenant, kind, min(last) AS last FROM (
-            SELECT tenant, kind, CASE WHEN count(*) >= $marks THEN max(mark) END AS last
+    sample_limits AS (
+        SELECT tenant, kind, min(max_mark) AS max_mark FROM (
+            SELECT tenant, kind, CASE WHEN count(*) >= $max_marks THEN max(mark) END AS max_mark
             FROM (FROM recent UNION ALL FROM marks) WHERE kind <> 'pair' GROUP BY tenant, kind, date
         ) GROUP BY tenant, kind
-    ), seen AS (SELECT DISTINCT tenant, kind, mark, true AS known FROM recent WHERE kind <> 'pair'),
-    pairs AS (SELECT tenant, mark, sum(clicks) AS clicks FROM recent WHERE kind = 'pair' GROUP BY tenant, mark),
-    heads AS (SELECT tenant, query, sum(clicks) AS clicks FROM recent WHERE kind = 'pair' GROUP BY tenant, query),
-    today AS (
-        SELECT m.tenant, m.query, m.shown, m.clicks, h.clicks AS of_query, p.clicks AS of_pair
-        FROM marks m JOIN heads h ON h.tenant = m.tenant AND h.query = m.query
-        LEFT JOIN pairs p ON p.tenant = m.tenant AND p.mark = m.mark WHERE m.kind = 'pair'
+    ), known_marks AS (SELECT DISTINCT tenant, kind, mark, true AS known FROM recent WHERE kind <> 'pair'),
+    pair_sums AS (SELECT tenant, mark, sum(clicks) AS clicks FROM recent WHERE kind = 'pair' GROUP BY tenant, mark),
+    query_sums AS (SELECT tenant, query, sum(clicks) AS clicks FROM recent WHERE kind = 'pair' GROUP BY tenant, query),
+    pairs_today AS (
+        SELECT m.tenant, m.query, m.shown, m.clicks, h.clicks AS query_clicks, p.clicks AS pair_clicks
+        FROM marks m JOIN query_sums h ON h.tenant = m.tenant AND h.query = m.query
+        LEFT JOIN pair_sums p ON p.tenant = m.tenant AND p.mark = m.mark WHERE m.kind = 'pair'
     )
     SELECT tenant, CASE kind WHEN 'query' THEN 'known_queries' ELSE 'known_documents' END AS measure,
-           sum(shown) FILTER (known) AS part, sum(shown) AS whole, count(*) AS size
-    FROM marks JOIN reach USING (tenant, kind) LEFT JOIN seen USING (tenant, kind, mark)
-    WHERE tenant IN (SELECT tenant FROM recent) AND (last IS NULL OR mark <= last) GROUP BY tenant, kind
+           sum(shown) FILTER (known) AS known_count, sum(shown) AS total, count(*) AS size
+    FROM marks JOIN sample_limits USING (tenant, kind) LEFT JOIN known_marks USING (tenant, kind, mark)
+    WHERE tenant IN (SELECT tenant FROM recent) AND (max_mark IS NULL OR mark <= max_mark) GROUP BY tenant, kind
     UNION ALL
-    SELECT tenant, 'known_shown', sum(shown) FILTER (of_pair IS NOT NULL), sum(shown), count(DISTINCT query)
-    FROM today GROUP BY tenant
+    SELECT tenant, 'known_shown', sum(shown) FILTER (pair_clicks IS NOT NULL), sum(shown), count(DISTINCT query)
+    FROM pairs_today GROUP BY tenant
     UNION ALL
-    SELECT tenant, 'known_clicked', sum(clicks) FILTER (of_pair > 0), sum(clicks), sum(clicks)
-    FROM today WHERE of_query > 0 GROUP BY tenant
+    SELECT tenant, 'known_clicked', sum(clicks) FILTER (pair_clicks > 0), sum(clicks), sum(clicks)
+    FROM pairs_today WHERE query_clicks > 0 GROUP BY tenant
     ORDER BY measure, tenant
 """
 
-PROFILES = {"clicks_by_place": ("clicked_at", "shown_at"), "searches_by_hour": ("searched_at", None)}
-DAYS = 28
+PROFILE_COLUMNS = {"clicks_by_place": ("clicked_at", "shown_at"), "searches_by_hour": ("searched_at", None)}
+KNOWN_DAYS = 28
 """Number of earlier days whose queries, documents and profiles count as known."""
 
 
@@ -138,18 +144,18 @@ def compute_measures(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Tabl
         connection: with `figures` and `marks` of the day, `figures_before` and `marks_before` of admitted days.
         day: ISO date.
     """
-    today: pa.Table = connection.sql(TODAY).to_arrow_table()
+    today: pa.Table = connection.sql(FIGURES_OF_TODAY_SQL).to_arrow_table()
     count_columns = [name for name in today.column_names if pa.types.is_integer(today[name].type)]
     counts = {name: _to_floats(today[name]) for name in count_columns}
     ones = np.ones(today.num_rows)
     # By measure, the value and the sample size of each tenant. Adding 0.5 keeps the logarithm of a zero count finite.
     values_and_sizes = {"searches": (np.log(counts["searches"] + 0.5), ones)}
-    for name, (numerator, denominator) in RATIOS.items():
+    for name, (numerator, denominator) in RATIO_COLUMNS.items():
         log_ratio = np.log((counts[numerator] + 0.5) / (counts[denominator] + 0.5))
         values_and_sizes[name] = (log_ratio, counts[denominator])
-    for name, (part, total) in SHARES.items():
+    for name, (part, total) in SHARE_COLUMNS.items():
         values_and_sizes[name] = (_arcsine(counts[part], counts[total]), counts[total])
-    for name, (column, exposure_column) in PROFILES.items():
+    for name, (column, exposure_column) in PROFILE_COLUMNS.items():
         values_and_sizes[name] = _profile_distance(connection, day, today, column, exposure_column)
     tables = [_measure_rows(today["tenant"], name, *columns) for name, columns in values_and_sizes.items()]
     return pa.concat_tables([*tables, _known_shares(connection, day)])
@@ -175,9 +181,11 @@ def _measure_rows(tenant: pa.ChunkedArray, name: str, value: Doubles, size: Doub
 
 def _known_shares(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
     """Rows of the measures `known_…`: how much of the day's sampled traffic was seen on earlier days."""
-    rows: pa.Table = connection.sql(KNOWN, params={"day": day, "days": DAYS, "marks": MARKS}).to_arrow_table()
-    part, total, size = (_to_floats(rows[name].cast(pa.float64())) for name in ("part", "whole", "size"))
-    value = np.round(_arcsine(part, total), 6)
+    rows: pa.Table = connection.sql(
+        KNOWN_SHARES_SQL, params={"day": day, "days": KNOWN_DAYS, "max_marks": MARKS_PER_DAY}
+    ).to_arrow_table()
+    known_count, total, size = (_to_floats(rows[name].cast(pa.float64())) for name in ("known_count", "total", "size"))
+    value = np.round(_arcsine(known_count, total), 6)
     columns = {"tenant": rows["tenant"], "measure": rows["measure"], "value": value, "size": size}
     return pa.table(columns).filter(pa.array(total > 0))
 
@@ -211,10 +219,10 @@ def _to_matrix(column: pa.ChunkedArray) -> Doubles:
 
 
 def _earlier_counts(connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str) -> Doubles:
-    """Sums of a list column over the `DAYS` days before, for the tenants of `today`, shape (n_tenants, length)."""
+    """Sums of a list column over the last `KNOWN_DAYS` days, for the tenants of `today`, shape (n_tenants, length)."""
     length = _to_matrix(today[column]).shape[1]
-    parameters = {"day": day, "days": DAYS, "length": length}
-    sums = connection.sql(BEFORE.format(column=column), params=parameters).fetchnumpy()
+    parameters = {"day": day, "days": KNOWN_DAYS, "length": length}
+    sums = connection.sql(EARLIER_COUNTS_SQL.format(column=column), params=parameters).fetchnumpy()
     tenants = np.array(today["tenant"].to_pylist(), object)  # sorted, so that searchsorted finds their rows
     matrix = np.zeros((len(tenants), length))
     matrix[np.searchsorted(tenants, sums["tenant"]), sums["place"] - 1] = sums["n"]

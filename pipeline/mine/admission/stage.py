@@ -11,28 +11,28 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Json, Output, Part, Stage, Tables, Unit, key_of
-from darklode.pipeline.mine.admission.admitted_log import OUT, WITHOUT
+from darklode.pipeline.mine.admission.admitted_log import LEFT_OUT_FACT, LEFT_OUT_STATES
 from darklode.pipeline.mine.admission.decisions import Decision, identity
 from darklode.pipeline.mine.admission.measures import MEASURES, compute_measures
-from darklode.pipeline.mine.admission.outlier_score import WEEKS, distances
+from darklode.pipeline.mine.admission.outlier_score import COMPARED_WEEKS, distances
 from darklode.pipeline.mine.days import Days, digests
 from darklode.schemas.mining import AdmissionSettings
 from darklode.schemas.tables import TABLES
 
 ADMIT_DAYS = Stage("admit_days", 1, ("day_figures", "day_marks"), ("day_measures", "log_days"))
 
-WINDOW = timedelta(7 * WEEKS)
+COMPARISON_WINDOW = timedelta(7 * COMPARED_WEEKS)
 """How far back the days lie that a day is compared with."""
-WORDS = {measure.name: measure for measure in MEASURES}
+MEASURES_BY_NAME = {measure.name: measure for measure in MEASURES}
 
 # Measures of the day that deviate more than the limit.
-FAR = """
+DEVIATING_MEASURES_SQL = """
     SELECT tenant, measure, value, expected, distance FROM measures WHERE distance > $limit
     ORDER BY tenant, distance DESC, measure
 """
 
 # Each tenant's greatest deviation, and its rows of the day.
-SEEN = """
+TENANT_DISTANCES_SQL = """
     SELECT tenant, max(distance) AS distance, coalesce(any_value(rows), 0) AS rows
     FROM measures LEFT JOIN (SELECT tenant, rows FROM figures) USING (tenant) GROUP BY tenant ORDER BY tenant
 """
@@ -70,7 +70,7 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, hist
 
     Args:
         tables: tables that contain `day_figures` and `day_marks`.
-        output: receives `day_measures` and `log_days`, one part per day, and the fact `WITHOUT`.
+        output: receives `day_measures` and `log_days`, one part per day, and the fact `LEFT_OUT_FACT`.
         settings: the limit of the deviation, and whether implausible days are held back.
         history: files read, and people's decisions.
     """
@@ -84,15 +84,15 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, hist
             with output.unit(day, key_of(past.basis(day), _history_of_day(history, day))) as unit:
                 if not unit.done:
                     past.load(day)
-                    unit.facts[WITHOUT] = _decide_states(connection, output, day, settings, history)
+                    unit.facts[LEFT_OUT_FACT] = _decide_states(connection, output, day, settings, history)
             rows_by_state.update(past.add(day, unit))
-            left_out_by_day[day] = unit.facts.get(WITHOUT)
+            left_out_by_day[day] = unit.facts.get(LEFT_OUT_FACT)
             output.progress(number + 1, len(days), day)
     # A unit without the fact is from an earlier version: readers then use the table `log_days` instead.
     if None not in left_out_by_day.values():
-        output.facts[WITHOUT] = {day: left_out for day, left_out in left_out_by_day.items() if left_out}
+        output.facts[LEFT_OUT_FACT] = {day: left_out for day, left_out in left_out_by_day.items() if left_out}
     n_rows = sum(rows_by_state.values())
-    dropped = {f"the day is {state}": rows_by_state[state] for state in OUT if rows_by_state[state]}
+    dropped = {f"the day is {state}": rows_by_state[state] for state in LEFT_OUT_STATES if rows_by_state[state]}
     n_admitted = n_rows - sum(dropped.values())
     output.count(FunnelStep("admit_days", "impressions", n_rows, "impressions", n_admitted, dropped))
 
@@ -108,7 +108,7 @@ def _calendar(figures: Days, history: TenantHistory) -> list[str]:
     gaps = (
         current + timedelta(number)
         for current, following in pairwise(day_dates)
-        for number in range(1, min(following - current, WINDOW).days)
+        for number in range(1, min(following - current, COMPARISON_WINDOW).days)
     )
     return [day.isoformat() for day in sorted([*day_dates, *gaps])]
 
@@ -123,16 +123,17 @@ def _decide_states(
     """Write a day's measures and states.
 
     Returns:
-        The day's value of the fact `WITHOUT`; empty if no tenant is left out.
+        The day's value of the fact `LEFT_OUT_FACT`; empty if no tenant is left out.
     """
     measures = distances(connection, compute_measures(connection, day), day)
     output.write("day_measures", measures.cast(TABLES["day_measures"].schema))
     connection.register("measures", measures)
     reasons: dict[str, list[str]] = {}
-    for row in connection.sql(FAR, params={"limit": settings.max_robust_z}).to_arrow_table().to_pylist():
+    deviating = connection.sql(DEVIATING_MEASURES_SQL, params={"limit": settings.max_robust_z}).to_arrow_table()
+    for row in deviating.to_pylist():
         reasons.setdefault(row["tenant"], []).append(reason(row))
     rows = []
-    for row in connection.sql(SEEN).to_arrow_table().to_pylist():
+    for row in connection.sql(TENANT_DISTANCES_SQL).to_arrow_table().to_pylist():
         tenant_reasons = reasons.get(row["tenant"], [])
         decision = history.verdict(day, row["tenant"])
         if row["rows"] or tenant_reasons or decision:
@@ -146,8 +147,8 @@ def _decide_states(
                 row | {"date": date.fromisoformat(day), "state": state, "reasons": tenant_reasons} | decision_columns
             )
     output.write("log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
-    left_out_tenants = sorted(row["tenant"] for row in rows if row["state"] in OUT)
-    has_admitted_rows = any(row["rows"] and row["state"] not in OUT for row in rows)
+    left_out_tenants = sorted(row["tenant"] for row in rows if row["state"] in LEFT_OUT_STATES)
+    has_admitted_rows = any(row["rows"] and row["state"] not in LEFT_OUT_STATES for row in rows)
     return {"tenants": left_out_tenants, "some": has_admitted_rows} if left_out_tenants else {}
 
 
@@ -160,7 +161,7 @@ def _state(is_present: bool, implausible: bool, decision: Decision | None) -> st
 
 def reason(row: Mapping[str, Any]) -> str:
     """Describe a measure that deviates, for people: its value, and the expected one."""
-    measure = WORDS[row["measure"]]
+    measure = MEASURES_BY_NAME[row["measure"]]
     return f"{measure.plain(row['value'])} {measure.words}, {measure.plain(row['expected'])} expected"
 
 
@@ -194,7 +195,9 @@ class PastDays:
     def add(self, day: str, unit: Unit) -> Counter[str]:
         """Add a day whose states are decided; returns its rows by state."""
         states = self._output.read_unit(unit, "log_days").to_pylist()
-        self._left_out_tenants[day] = sorted(row["tenant"] for row in states if row["state"] in (*OUT, "missing"))
+        self._left_out_tenants[day] = sorted(
+            row["tenant"] for row in states if row["state"] in (*LEFT_OUT_STATES, "missing")
+        )
         measures = unit.parts.get("day_measures", [])
         self._parts["measures"] = {**self._parts["measures"], day: measures}
         self._day_fingerprints[day] = key_of(
@@ -214,7 +217,7 @@ class PastDays:
 
     def _days_before(self, day: str) -> list[str]:
         """The days that a day is compared with, of those added so far."""
-        first = (date.fromisoformat(day) - WINDOW).isoformat()
+        first = (date.fromisoformat(day) - COMPARISON_WINDOW).isoformat()
         return [earlier for earlier in self._day_fingerprints if first <= earlier < day]
 
     def _delete_days(self, name: str, days: Sequence[str]) -> None:

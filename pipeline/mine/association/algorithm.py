@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.pipeline.mine.association.lenders import (
-    ALL_QUERIES,
+    ALL_QUERY_NUMBERS,
     TermKeys,
     borrowing_queries,
     bound_lenders,
@@ -26,17 +26,17 @@ from darklode.pipeline.mine.association.lenders import (
 from darklode.schemas.mined_tables import ASSOCIATIONS
 from darklode.schemas.mining import AssociateSettings
 
-_QUERIES = """
+_NUMBERED_QUERIES_SQL = """
     SELECT (row_number() OVER (ORDER BY tenant, query_id) - 1)::INTEGER AS q, tenant, query_id, date FROM log_queries
 """
 
-_TERMS = """
+_NUMBERED_TERMS_SQL = """
     SELECT (row_number() OVER (ORDER BY tenant, term) - 1)::INTEGER AS t, tenant, term
     FROM (SELECT DISTINCT tenant, term FROM query_terms)
 """
 
-_PLACED = """
-    SELECT q, date, t, importance, row_number() OVER (PARTITION BY q ORDER BY importance DESC, t)::INTEGER AS place
+_RANKED_TERMS_SQL = """
+    SELECT q, date, t, importance, row_number() OVER (PARTITION BY q ORDER BY importance DESC, t)::INTEGER AS term_rank
     FROM query_terms JOIN {queries} USING (tenant, query_id) JOIN {terms} USING (tenant, term)
 """
 
@@ -48,27 +48,28 @@ class TermNumbers(NamedTuple):
         queries: numbered queries: q, tenant, query_id, date; q counts from 0 in order of tenant and query_id.
         terms: numbered terms: t, tenant, term; t counts from 0 in order of tenant and term. The same term of another
             tenant has another number.
-        placed: ranked terms of each query: q, date, t, importance, place; place 1 is the most important term, ties are
-            in UTF-8 byte order.
+        ranked_terms: terms of each query: q, date, t, importance, term_rank (1: the most important term); ties
+            are in UTF-8 byte order.
     """
 
     queries: Relation
     terms: Relation
-    placed: Relation
+    ranked_terms: Relation
 
 
 def number_terms(connection: duckdb.DuckDBPyConnection) -> TermNumbers:
     """Number the queries and terms of the tables `log_queries` and `query_terms`."""
-    queries, terms = materialize(connection, _QUERIES), materialize(connection, _TERMS)
-    return TermNumbers(queries, terms, materialize(connection, _PLACED, queries=queries, terms=terms))
+    queries, terms = materialize(connection, _NUMBERED_QUERIES_SQL), materialize(connection, _NUMBERED_TERMS_SQL)
+    return TermNumbers(queries, terms, materialize(connection, _RANKED_TERMS_SQL, queries=queries, terms=terms))
 
 
 # Four: the number of terms of a top set, Top4 in ScalingNote.
-_TOPS = """
+_TERM_LISTS_SQL = """
     WITH clicks AS (
-        SELECT q, list(t ORDER BY place) AS clicks FROM {wanted} WHERE q IN (FROM {borrowing}) GROUP BY q
+        SELECT q, list(t ORDER BY term_rank) AS clicks FROM {required_terms} WHERE q IN (FROM {borrowing}) GROUP BY q
     ), tops AS (
-        SELECT q, list(t ORDER BY place) AS terms FROM {placed} WHERE place <= 4 AND q IN (FROM {borrowing}) GROUP BY q
+        SELECT q, list(t ORDER BY term_rank) AS terms
+        FROM {ranked_terms} WHERE term_rank <= 4 AND q IN (FROM {borrowing}) GROUP BY q
     )
     SELECT tenant, query_id, terms, clicks FROM {queries} LEFT JOIN clicks USING (q) LEFT JOIN tops USING (q) ORDER BY q
 """
@@ -89,7 +90,7 @@ class TermNames:
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, required_terms: Relation, borrowing: Relation
     ) -> None:
-        tops_sql = _TOPS.format(**numbers._asdict(), wanted=required_terms, borrowing=borrowing)
+        tops_sql = _TERM_LISTS_SQL.format(**numbers._asdict(), required_terms=required_terms, borrowing=borrowing)
         queries = connection.sql(tops_sql).to_arrow_table()
         self._tenants = queries["tenant"].combine_chunks().dictionary_encode()
         # Large strings have 64-bit offsets: an array may have more than 2 GiB.
@@ -124,59 +125,62 @@ class TermNames:
 
 # If the top four terms of two such queries differ, each query ranks some term of its own above one of the other's, and
 # the other query ranks the two in reverse. Only queries that take part in such a reversed order are candidates.
-_STRONG = """
-    WITH strong AS MATERIALIZED (
-        SELECT q, t, place, importance FROM {placed} WHERE importance > $th_rel::FLOAT
-        AND q IN (SELECT q FROM {placed} WHERE place = 5 AND importance > $th_rel::FLOAT)
-    ), orders AS MATERIALIZED (
-        SELECT q, x.t AS above, y.t AS below FROM strong AS x JOIN strong AS y USING (q)
-        WHERE x.place <= 4 AND y.place > 4
-    ), turned AS (SELECT x.q FROM orders AS x SEMI JOIN orders AS y ON x.above = y.below AND x.below = y.above)
-    SELECT q, t, importance FROM strong WHERE q IN (SELECT q FROM turned)
+_REORDERED_TERMS_SQL = """
+    WITH strong_terms AS MATERIALIZED (
+        SELECT q, t, term_rank, importance FROM {ranked_terms} WHERE importance > $th_rel::FLOAT
+        AND q IN (SELECT q FROM {ranked_terms} WHERE term_rank = 5 AND importance > $th_rel::FLOAT)
+    ), term_orders AS MATERIALIZED (
+        SELECT q, x.t AS above, y.t AS below FROM strong_terms AS x JOIN strong_terms AS y USING (q)
+        WHERE x.term_rank <= 4 AND y.term_rank > 4
+    ), reversed_queries AS (
+        SELECT x.q FROM term_orders AS x SEMI JOIN term_orders AS y ON x.above = y.below AND x.below = y.above
+    )
+    SELECT q, t, importance FROM strong_terms WHERE q IN (SELECT q FROM reversed_queries)
 """
 
 # Candidates with all their terms above th_rel, and the key of their top set.
-_WIDE = """
-    SELECT q, date, key, strong
-    FROM (SELECT q, list(t) AS strong FROM {terms} GROUP BY q) JOIN {borrowers} USING (q)
+_CANDIDATES_SQL = """
+    SELECT q, date, key, strong_terms
+    FROM (SELECT q, list(t) AS strong_terms FROM {terms} GROUP BY q) JOIN {borrowers} USING (q)
 """
 
-# The two rarest terms of each top set, on which `_COVERS` joins.
-_RAREST = """
+# The two rarest terms of each top set, on which `_COVERED_SETS_SQL` joins.
+_RAREST_TERMS_SQL = """
     WITH frequencies AS (SELECT t, count(*) AS n FROM {terms} GROUP BY t),
-    members AS (SELECT key, unnest(terms) AS t FROM {sets} WHERE key IN (SELECT key FROM {wide})),
-    pairs AS (SELECT key, list(t ORDER BY n, t) AS t FROM members JOIN frequencies USING (t) GROUP BY key)
-    SELECT key, least(t[1], t[2]) AS a, greatest(t[1], t[2]) AS b FROM pairs
+    set_terms AS (SELECT key, unnest(terms) AS t FROM {top_sets} WHERE key IN (SELECT key FROM {candidates})),
+    sorted_terms AS (SELECT key, list(t ORDER BY n, t) AS t FROM set_terms JOIN frequencies USING (t) GROUP BY key)
+    SELECT key, least(t[1], t[2]) AS a, greatest(t[1], t[2]) AS b FROM sorted_terms
 """
 
-# A row: all terms of another query's top set `key` are above th_rel in q, whose own top set is `own`.
-_COVERS = """
-    SELECT rarest.key, wide.q, wide.date, wide.key AS own
-    FROM {terms} AS x JOIN {terms} AS y USING (q) JOIN {rarest} AS rarest ON x.t = rarest.a AND y.t = rarest.b
-    JOIN {wide} AS wide ON wide.q = x.q JOIN {sets} AS sets ON sets.key = rarest.key
-    WHERE wide.key <> rarest.key AND list_has_all(wide.strong, sets.terms)
+# A row: all terms of another query's top set `key` are above th_rel in q, whose own top set is `own_key`.
+_COVERED_SETS_SQL = """
+    SELECT rarest_terms.key, candidates.q, candidates.date, candidates.key AS own_key
+    FROM {terms} AS x JOIN {terms} AS y USING (q)
+    JOIN {rarest_terms} AS rarest_terms ON x.t = rarest_terms.a AND y.t = rarest_terms.b
+    JOIN {candidates} AS candidates ON candidates.q = x.q JOIN {top_sets} AS sets ON sets.key = rarest_terms.key
+    WHERE candidates.key <> rarest_terms.key AND list_has_all(candidates.strong_terms, sets.terms)
 """
 
-# Queries whose top set is covered by a query that they cover; `floor` is the lowest importance of the covered terms.
-_MUTUAL = """
-    WITH both_ways AS (
-        SELECT x.key, x.q, x.date, x.own FROM {covers} AS x
-        SEMI JOIN {covers} AS y ON x.key = y.own AND x.own = y.key
-    ), members AS (SELECT b.*, unnest(terms) AS t FROM both_ways AS b JOIN {sets} USING (key))
-    SELECT key, q, date, own, min(importance) AS floor
-    FROM members JOIN {terms} USING (q, t) GROUP BY key, q, date, own
+# Queries whose top set is covered by a query that they cover; `min_importance` is that of the covered terms.
+_MUTUAL_COVERS_SQL = """
+    WITH mutual_covers AS (
+        SELECT x.key, x.q, x.date, x.own_key FROM {covered_sets} AS x
+        SEMI JOIN {covered_sets} AS y ON x.key = y.own_key AND x.own_key = y.key
+    ), set_terms AS (SELECT m.*, unnest(terms) AS t FROM mutual_covers AS m JOIN {top_sets} USING (key))
+    SELECT key, q, date, own_key, min(importance) AS min_importance
+    FROM set_terms JOIN {terms} USING (q, t) GROUP BY key, q, date, own_key
 """
 
-_PAIRS = """
-    SELECT x.q, y.q AS lender, x.date, y.date AS lender_date, least(x.floor, y.floor) AS score
-    FROM {mutual} AS x JOIN {mutual} AS y ON x.key = y.own AND x.own = y.key
+_KEYLESS_PAIRS_SQL = """
+    SELECT x.q, y.q AS lender, x.date, y.date AS lender_date, least(x.min_importance, y.min_importance) AS score
+    FROM {mutual_covers} AS x JOIN {mutual_covers} AS y ON x.key = y.own_key AND x.own_key = y.key
     WHERE x.q >= $first AND x.q < $last
 """
 
 
 def keyless_relevance_pairs(
     connection: duckdb.DuckDBPyConnection,
-    placed: Relation,
+    ranked_terms: Relation,
     keys: TermKeys,
     settings: AssociateSettings,
     borrowers: range,
@@ -189,7 +193,7 @@ def keyless_relevance_pairs(
 
     Args:
         connection: a connection that holds the relations.
-        placed: `TermNumbers.placed`.
+        ranked_terms: `TermNumbers.ranked_terms`.
         keys: relevance keys of all queries.
         settings: th_rel.
         borrowers: numbers of the queries that may borrow.
@@ -197,13 +201,26 @@ def keyless_relevance_pairs(
     Returns:
         q, lender, date, lender_date, score; both directions, for the borrowing queries.
     """
-    terms = materialize(connection, _STRONG, {"th_rel": settings.th_rel}, placed=placed)
-    candidates = materialize(connection, _WIDE, terms=terms, borrowers=keys.relevance)
-    rarest = materialize(connection, _RAREST, terms=terms, sets=keys.sets, wide=candidates)
-    covers = materialize(connection, _COVERS, terms=terms, rarest=rarest, wide=candidates, sets=keys.sets)
-    mutual = materialize(connection, _MUTUAL, covers=covers, sets=keys.sets, terms=terms)
-    pairs = materialize(connection, _PAIRS, {"first": borrowers.start, "last": borrowers.stop}, mutual=mutual)
-    drop(connection, terms, candidates, rarest, covers, mutual)
+    terms = materialize(connection, _REORDERED_TERMS_SQL, {"th_rel": settings.th_rel}, ranked_terms=ranked_terms)
+    candidates = materialize(connection, _CANDIDATES_SQL, terms=terms, borrowers=keys.relevance)
+    rarest_terms = materialize(
+        connection, _RAREST_TERMS_SQL, terms=terms, top_sets=keys.top_sets, candidates=candidates
+    )
+    covered_sets = materialize(
+        connection,
+        _COVERED_SETS_SQL,
+        terms=terms,
+        rarest_terms=rarest_terms,
+        candidates=candidates,
+        top_sets=keys.top_sets,
+    )
+    mutual_covers = materialize(
+        connection, _MUTUAL_COVERS_SQL, covered_sets=covered_sets, top_sets=keys.top_sets, terms=terms
+    )
+    pairs = materialize(
+        connection, _KEYLESS_PAIRS_SQL, {"first": borrowers.start, "last": borrowers.stop}, mutual_covers=mutual_covers
+    )
+    drop(connection, terms, candidates, rarest_terms, covered_sets, mutual_covers)
     return pairs
 
 
@@ -239,14 +256,14 @@ class Associations:
         self._since = since
         numbers = number_terms(connection)
         borrowers = _share_of_queries(connection, numbers, *share)
-        keys = build_term_keys(connection, numbers.placed, settings, borrowers)
-        keyless_pairs = keyless_relevance_pairs(connection, numbers.placed, keys, settings, borrowers)
+        keys = build_term_keys(connection, numbers.ranked_terms, settings, borrowers)
+        keyless_pairs = keyless_relevance_pairs(connection, numbers.ranked_terms, keys, settings, borrowers)
         lending = bound_lenders(connection, keys, numbers.queries, settings.max_lenders)
         borrowing = borrowing_queries(connection, keys, keyless_pairs, since)
-        self._names = TermNames(connection, numbers, keys.required, borrowing)
+        self._names = TermNames(connection, numbers, keys.required_terms, borrowing)
         self.over_bound: dict[date, int] = count_over_bound(connection, lending)
         self._pairs_sql = pairs_since_sql(lending, keyless_pairs)
-        drop(connection, keys.required, keys.click_lenders, keys.sets, numbers.placed)
+        drop(connection, keys.required_terms, keys.click_lenders, keys.top_sets, numbers.ranked_terms)
 
     def rows(self) -> Iterator[tuple[date, pa.Table]]:
         """The associations, ordered by date, tenant, query, kind and lender.
@@ -262,7 +279,7 @@ class Associations:
 def _share_of_queries(connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, share: int, n_shares: int) -> range:
     """Query numbers of one of `n_shares` contiguous shares."""
     if n_shares == 1:
-        return ALL_QUERIES
+        return ALL_QUERY_NUMBERS
     (n_queries,) = connection.sql(f"SELECT count(*) FROM {numbers.queries}").fetchall()[0]
     return range(n_queries * share // n_shares, n_queries * (share + 1) // n_shares)
 

@@ -23,7 +23,7 @@ from darklode.schemas.mining import AssociateSettings
 ASSOCIATE = Stage("associate", 2, ("query_terms", "log_queries"), ("associations",))
 
 # A sum of hashes: independent of the order of the rows.
-_CONTENT = """
+_DIGEST_BY_DATE_SQL = """
     SELECT date, sum(digest)::VARCHAR AS digest FROM (
         SELECT date, hash(tenant, query_id)::HUGEINT AS digest FROM log_queries UNION ALL
         SELECT date, hash(tenant, query_id, term, importance)::HUGEINT AS digest
@@ -138,7 +138,7 @@ def chained_fingerprints(connection: duckdb.DuckDBPyConnection) -> dict[date, st
 
     A change of a date's rows changes the fingerprints of that date and all later ones.
     """
-    digest_by_date = dict(connection.sql(_CONTENT).fetchall())
+    digest_by_date = dict(connection.sql(_DIGEST_BY_DATE_SQL).fetchall())
     return dict(zip(digest_by_date, accumulate(digest_by_date.values(), key_of), strict=True))
 
 

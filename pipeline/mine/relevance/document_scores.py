@@ -14,8 +14,8 @@ from darklode.pipeline.judge.session import labels_as_floats
 from darklode.pipeline.mine.relevance.ranker import OpenTenant
 from darklode.pipeline.mine.relevance.ranking import scores
 
-CHUNKS_SEEN = 16
-"""Maximum number of chunks of a document, from its beginning, that the judge sees."""
+MAX_JUDGED_CHUNKS = 16
+"""Maximum number of chunks of a document, from its beginning, that the judge sees: more find more, and cost more."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class JudgedDocuments:
 
     Attributes:
         document_index: for each requested document, the index of its distinct pair, shape (n_requested,).
-        member: for each chunk to judge, the index of its distinct pair, shape (n_chunks,).
+        pair_of_chunk: for each chunk to judge, the index of its distinct pair, shape (n_chunks,).
         shown: the chunks to judge, as rows of `PAIRS`, ordered by query, then chunk_id.
     """
 
     document_index: NDArray[np.int64]
-    member: NDArray[np.int64]
+    pair_of_chunk: NDArray[np.int64]
     shown: pa.Table
 
     @classmethod
     def from_queries(cls, opened: OpenTenant, queries: pa.Table, docs: pa.ChunkedArray) -> JudgedDocuments:
-        """Look up the first `CHUNKS_SEEN` chunks of each document.
+        """Look up the first `MAX_JUDGED_CHUNKS` chunks of each document.
 
         Args:
             opened: the tenant with the documents.
@@ -54,16 +54,16 @@ class JudgedDocuments:
         n_lists = len(doc_numbers) // max(1, len(query_numbers))
         pair_keys = np.tile(query_numbers, n_lists) * (len(opened.doc_ids) + 1) + doc_numbers
         _, first_requests, document_index = np.unique(pair_keys, return_index=True, return_inverse=True)
-        member, chunk_rows = opened.documents.first_chunks(doc_numbers[first_requests], CHUNKS_SEEN)
-        query_rows = first_requests[member] % max(1, queries.num_rows)
-        order = np.lexsort((opened.documents.places[chunk_rows], query_numbers[query_rows]))
-        return cls(document_index, member[order], opened.pairs(queries, query_rows[order], chunk_rows[order]))
+        pair_of_chunk, chunk_rows = opened.documents.first_chunks(doc_numbers[first_requests], MAX_JUDGED_CHUNKS)
+        query_rows = first_requests[pair_of_chunk] % max(1, queries.num_rows)
+        order = np.lexsort((opened.documents.chunk_id_rank[chunk_rows], query_numbers[query_rows]))
+        return cls(document_index, pair_of_chunk[order], opened.pairs(queries, query_rows[order], chunk_rows[order]))
 
     @property
     def is_read(self) -> NDArray[np.bool_]:
         """Whether each distinct pair has a document with chunks, shape (n_pairs,)."""
         n_pairs = int(self.document_index.max(initial=-1)) + 1
-        return np.bincount(self.member, minlength=n_pairs) > 0
+        return np.bincount(self.pair_of_chunk, minlength=n_pairs) > 0
 
     def label_documents(self, replies: pa.Table) -> tuple[pa.Array, pa.Array]:
         """Combine the replies on chunks into labels of documents.
@@ -78,9 +78,10 @@ class JudgedDocuments:
         chunk_labels = labels_as_floats(replies["relevant"])
         is_read = self.is_read
         n_pairs = len(is_read)
-        has_relevant_chunk = np.bincount(self.member, chunk_labels == 1, n_pairs) > 0
-        has_unreadable_reply = np.bincount(self.member, np.isnan(chunk_labels), n_pairs) > 0
+        has_relevant_chunk = np.bincount(self.pair_of_chunk, chunk_labels == 1, n_pairs) > 0
+        has_unreadable_reply = np.bincount(self.pair_of_chunk, np.isnan(chunk_labels), n_pairs) > 0
         probability = np.full(n_pairs, np.nan)
-        np.fmax.at(probability, self.member, scores(replies))  # fmax ignores NaN, the score of an unreadable reply
+        # fmax ignores NaN, the score of an unreadable reply.
+        np.fmax.at(probability, self.pair_of_chunk, scores(replies))
         is_unknown = ~is_read | (~has_relevant_chunk & has_unreadable_reply)
         return pa.array(has_relevant_chunk, mask=is_unknown), pa.array(probability, mask=np.isnan(probability))

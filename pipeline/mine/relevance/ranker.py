@@ -27,7 +27,7 @@ from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.retrievers.port import Retriever
 
-OPEN_CHUNKS = 1 << 21
+MAX_OPEN_CHUNKS = 1 << 21
 """Maximum total chunks of the tenants kept open. Open tenants keep their fitted retrievers for the next day, but also
 their memory and temporary files.
 """
@@ -109,7 +109,7 @@ class OpenTenant:
 
 
 class OpenTenants:
-    """Opens tenants on demand and keeps the most recently used ones open, up to `OPEN_CHUNKS` chunks.
+    """Opens tenants on demand and keeps the most recently used ones open, up to `MAX_OPEN_CHUNKS` chunks.
 
     Use it as a context manager; on exit all tenants are closed.
 
@@ -146,7 +146,7 @@ class OpenTenants:
         if opened is None:
             return None
         self._open[tenant] = opened  # least recently used first
-        while len(self._open) > 1 and sum(open_tenant.chunks.n for open_tenant in self._open.values()) > OPEN_CHUNKS:
+        while len(self._open) > 1 and sum(other.chunks.n for other in self._open.values()) > MAX_OPEN_CHUNKS:
             self._open.pop(next(iter(self._open))).scratch.close()
         return opened
 

@@ -18,13 +18,15 @@ from darklode.pipeline.base.types import Doubles, Ints
 from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.schemas.mining import RelevanceSettings
 
-FIRST_DEPTH = 4
-"""Chunks retrieved per requested document in the first search: several chunks may belong to the same document."""
-FURTHER = 4
-"""Factor by which the search depth grows while the retrieved chunks belong to too few documents."""
-CELLS = 1 << 23
+CHUNKS_PER_DOCUMENT = 4
+"""Chunks retrieved per requested document in the first search: several chunks may belong to the same document. Fewer
+need a second search more often."""
+DEPTH_FACTOR = 4
+"""Factor by which the search depth grows while the retrieved chunks belong to too few documents: a larger one repeats
+fewer searches, but finds more chunks than needed."""
+MAX_SEARCH_HITS = 1 << 23
 """Maximum hits (queries × depth) of one search, to bound its memory: deeper searches take fewer queries at once."""
-FUSION = 60
+RRF_K = 60
 """Constant k of reciprocal rank fusion, 1 / (k + rank): the value of Cormack, Clarke and Büttcher (2009)."""
 
 
@@ -34,12 +36,12 @@ class DocumentIndex:
 
     Attributes:
         document_of_chunk: document number of each chunk row, shape (n_chunks,).
-        places: rank of each chunk row by chunk_id, shape (n_chunks,).
+        chunk_id_rank: rank of each chunk row by chunk_id, shape (n_chunks,).
         n: number of documents.
     """
 
     document_of_chunk: Ints
-    places: Ints
+    chunk_id_rank: Ints
     n: int
 
     def first_chunks(self, docs: Ints, max_chunks: int) -> tuple[Ints, Ints]:
@@ -111,10 +113,10 @@ def top_candidates(
     query, row, rank = (np.concatenate(columns) for columns in zip(*results, strict=True))
     doc = documents.document_of_chunk[row]
     _, document_pair = np.unique(query * documents.n + doc, return_inverse=True)
-    fusion_scores: Doubles = np.bincount(document_pair, 1 / (FUSION + rank)).astype(np.float64)
+    fusion_scores: Doubles = np.bincount(document_pair, 1 / (RRF_K + rank)).astype(np.float64)
     fused: Doubles = fusion_scores.round(12)[document_pair]
     # Unique sorts: the pairs are ordered by query, then chunk_id.
-    _, distinct = np.unique(query * len(documents.document_of_chunk) + documents.places[row], return_index=True)
+    _, distinct = np.unique(query * len(documents.document_of_chunk) + documents.chunk_id_rank[row], return_index=True)
     return Candidates(query[distinct], row[distinct], doc[distinct], fused[distinct])
 
 
@@ -129,12 +131,12 @@ def _search_documents(
         Query number, row of the document's best chunk, and rank of the document (from 1); all of shape (n_documents,).
     """
     n_chunks = len(documents.document_of_chunk)
-    depth = min(n_chunks, FIRST_DEPTH * top)
+    depth = min(n_chunks, CHUNKS_PER_DOCUMENT * top)
     pending_queries = np.arange(len(texts))
     complete_results = []
     while len(pending_queries):
         incomplete_queries = []
-        block_size = max(1, CELLS // depth)
+        block_size = max(1, MAX_SEARCH_HITS // depth)
         for start in range(0, len(pending_queries), block_size):
             block = pending_queries[start : start + block_size]
             rows = retriever.search([texts[number] for number in block], depth).rows
@@ -146,7 +148,7 @@ def _search_documents(
             complete_results.append((block[query[is_complete]], row[is_complete], rank[is_complete]))
             incomplete_queries.append(block[needs_deeper_search])
         pending_queries = np.concatenate(incomplete_queries)
-        depth = min(n_chunks, FURTHER * depth)
+        depth = min(n_chunks, DEPTH_FACTOR * depth)
     query, row, rank = (np.concatenate(columns) for columns in zip(*complete_results, strict=True))
     return query, row, rank
 
@@ -175,10 +177,11 @@ def _first_chunk_per_document(rows: Ints, documents: DocumentIndex, top: int) ->
     return query[is_in_top], row[is_in_top], rank[is_in_top]
 
 
-# Order by hash: the same random order on every machine, independent of other samples.
-DRAWN = """
-    SELECT query, place FROM between_k_and_t
-    ORDER BY query, sha256(concat_ws(chr(0), $seed, $tenant, query_id, doc_id)), place
+# `ranking_index`: index of a document in the ranking that `negatives` gets. Order by hash: the same random order on
+# every machine, independent of other samples.
+SHUFFLED_CANDIDATES_SQL = """
+    SELECT query, ranking_index FROM negative_candidates
+    ORDER BY query, sha256(concat_ws(chr(0), $seed, $tenant, query_id, doc_id)), ranking_index
 """
 
 
@@ -261,10 +264,10 @@ def negatives(
     tenant, query_ids, doc_ids = names
     columns = {
         "query": pa.array(ranking.query[candidates]),
-        "place": pa.array(candidates),
+        "ranking_index": pa.array(candidates),
         "query_id": query_ids.take(pa.array(ranking.query[candidates])),
         "doc_id": doc_ids.take(pa.array(ranking.doc[candidates])),
     }
-    connection.register("between_k_and_t", pa.table(columns))
-    shuffled = connection.sql(DRAWN, params={"seed": str(seed), "tenant": tenant}).to_arrow_table()
-    return shuffled["query"].to_numpy(), shuffled["place"].to_numpy()
+    connection.register("negative_candidates", pa.table(columns))
+    shuffled = connection.sql(SHUFFLED_CANDIDATES_SQL, params={"seed": str(seed), "tenant": tenant}).to_arrow_table()
+    return shuffled["query"].to_numpy(), shuffled["ranking_index"].to_numpy()

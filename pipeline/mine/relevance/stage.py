@@ -35,9 +35,9 @@ SEARCH_BLOCK = 1024
 
 NO_DOCUMENTS, NO_CANDIDATE, NO_POSITIVE = "tenant has no documents", "no candidate", "no positive probability"
 
-_QUERIES = """
+_QUERIES_OF_DAY_SQL = """
     SELECT tenant, query_id, normal_form AS query, substr(sha256(normal_form), 1, 32) AS query_hash
-    FROM that_day ORDER BY tenant, query_id
+    FROM queries_of_day ORDER BY tenant, query_id
 """
 
 
@@ -135,8 +135,8 @@ class DayRanker:
         Yields:
             Rows of `relevance_evidence` of a block of queries, by tenant and query_id.
         """
-        self.connection.register("that_day", rows)
-        queries = self.connection.sql(_QUERIES).to_arrow_table().combine_chunks()
+        self.connection.register("queries_of_day", rows)
+        queries = self.connection.sql(_QUERIES_OF_DAY_SQL).to_arrow_table().combine_chunks()
         counts["queries"] += queries.num_rows
         first = 0  # the queries are sorted by tenant, so each tenant's queries are rows `first` to `end` - 1
         for tenant_count in pc.value_counts(queries["tenant"]).to_pylist():

@@ -17,56 +17,59 @@ from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession, label_counts
 from darklode.pipeline.mine.relevance.document_scores import JudgedDocuments
 from darklode.pipeline.mine.relevance.ranker import OpenTenant, OpenTenants, Ranker
-from darklode.pipeline.mine.tiers import LOTS, MEDIAN_TIER_SHARE, SMALL_TIER_SHARE, TIERS, tier_of
+from darklode.pipeline.mine.tiers import MEDIAN_TIER_SHARE, N_HASH_VALUES, SMALL_TIER_SHARE, TIERS, tier_of
 from darklode.schemas.mined_tables import MINED_VERDICTS
 from darklode.schemas.mining import MiningSettings
 
 VERIFY = Stage("verify", 6, ("mined_pairs", "log_queries", "chunks"), ("mined_verdicts",))
 
-DRAWN = 100
-"""Number of sampled pairs per source and tier if no share is set."""
-BLOCK = 256
+PAIRS_PER_SOURCE_AND_TIER = 100
+"""Number of sampled pairs per source and tier if no share is set: more narrow the estimate, and cost more calls."""
+MAX_UNIT_PAIRS = 256
 """Maximum number of mined pairs in a unit, if a share is set: an interrupted run judges at most one unit again."""
-BUCKETS = 8
+UNITS_PER_TENANT = 8
 """Number of units of a sample per tenant. Pairs are assigned by a hash of their query, not by day, so a changed pair
 changes only one unit.
 """
-GONE = "document is gone"
+DOCUMENT_GONE = "document is gone"
 """Reason why a pair has no verdict: its positive has no chunks any more."""
 
-# All tiers that contain a pair, by the smallest one.
-_NESTED = " ".join(f"WHEN '{tier}' THEN {list(TIERS[tier_index:])}" for tier_index, tier in enumerate(TIERS))
-_PAIRS = f"""
-    CREATE TEMP TABLE lots AS
-    SELECT tenant, date, query_id, positive_id, negative_id, source, CASE {tier_of("p")} {_NESTED} END AS tiers,
-           md5_number_lower(concat_ws(chr(0), $seed, 'verify', tenant, query_id, positive_id)) AS lot
+# All tiers that contain a pair, by the smallest one: branches of the CASE over `tier_of`.
+_CONTAINING_TIERS_SQL = " ".join(
+    f"WHEN '{tier}' THEN {list(TIERS[tier_index:])}" for tier_index, tier in enumerate(TIERS)
+)
+_HASH_PAIRS_SQL = f"""
+    CREATE TEMP TABLE hashed_pairs AS
+    SELECT tenant, date, query_id, positive_id, negative_id, source,
+           CASE {tier_of("p")} {_CONTAINING_TIERS_SQL} END AS tiers,
+           md5_number_lower(concat_ws(chr(0), $seed, 'verify', tenant, query_id, positive_id)) AS hash
     FROM mined_pairs p
 """
-_SHARE = "SELECT * EXCLUDE (lot), CAST(date AS VARCHAR) AS folder FROM lots WHERE lot <= $max_lot"
-_SAMPLE = """
+_SHARE_SQL = "SELECT * EXCLUDE (hash), CAST(date AS VARCHAR) AS folder FROM hashed_pairs WHERE hash <= $max_hash"
+_SAMPLE_SQL = """
     SELECT unnest(pair), list_sort(list(tier)) AS tiers, 'sample' AS folder FROM (
         SELECT tier, unnest(arg_min({
             'tenant': tenant, 'date': date, 'query_id': query_id, 'positive_id': positive_id,
             'negative_id': negative_id, 'source': source
-        }, lot, $sample_size)) AS pair
-        FROM (SELECT * EXCLUDE (tiers), unnest(tiers) AS tier FROM lots) GROUP BY source, tier
+        }, hash, $sample_size)) AS pair
+        FROM (SELECT * EXCLUDE (tiers), unnest(tiers) AS tier FROM hashed_pairs) GROUP BY source, tier
     ) GROUP BY pair
 """
 _PAIR_COLUMNS = ("query_id", "positive_id", "negative_id", "source", "tiers")
-_ORDER = "query_id, positive_id, source"
-_BLOCK = {
-    "share": f"(row_number() OVER (PARTITION BY tenant, folder ORDER BY {_ORDER}) - 1) // {BLOCK}",
-    "sample": f"md5_number_lower(query_id) % {BUCKETS}",
+_PAIR_ORDER = "query_id, positive_id, source"
+_BLOCK_SQL = {
+    "share": f"(row_number() OVER (PARTITION BY tenant, folder ORDER BY {_PAIR_ORDER}) - 1) // {MAX_UNIT_PAIRS}",
+    "sample": f"md5_number_lower(query_id) % {UNITS_PER_TENANT}",
 }
-_CHOSEN = """
-    CREATE TEMP TABLE chosen AS
-    SELECT d.*, text AS query, substr(sha256(text), 1, 32) AS query_hash, {block} AS block
-    FROM ({drawn}) d LEFT JOIN (SELECT tenant, query_id, text FROM log_queries) USING (tenant, query_id)
+_SAMPLED_PAIRS_SQL = """
+    CREATE TEMP TABLE sampled_pairs AS
+    SELECT s.*, text AS query, substr(sha256(text), 1, 32) AS query_hash, {block} AS block
+    FROM ({sample}) s LEFT JOIN (SELECT tenant, query_id, text FROM log_queries) USING (tenant, query_id)
 """
-_BLOCKS = "SELECT tenant, folder, block, count(*) FROM chosen GROUP BY ALL ORDER BY ALL"
-_ROWS = f"""
+_BLOCK_SIZES_SQL = "SELECT tenant, folder, block, count(*) FROM sampled_pairs GROUP BY ALL ORDER BY ALL"
+_PAIRS_IN_BLOCK_ORDER_SQL = f"""
     SELECT query_id, positive_id, negative_id, source, tiers, query, query_hash
-    FROM chosen ORDER BY tenant, folder, block, {_ORDER}
+    FROM sampled_pairs ORDER BY tenant, folder, block, {_PAIR_ORDER}
 """
 
 
@@ -80,9 +83,9 @@ def verify(
 ) -> None:
     """Write verdicts on the documents of sampled pairs, positives and negatives.
 
-    Without a share, the sample is `DRAWN` pairs of each source and tier, smallest hashes first, so it stays the same
-    every night unless new pairs hash lower; tiers are nested, so the tier `large` represents its source. With a share,
-    it is that share of all pairs. A share of 0 writes nothing.
+    Without a share, the sample is `PAIRS_PER_SOURCE_AND_TIER` pairs of each source and tier, smallest hashes first, so
+    it stays the same every night unless new pairs hash lower; tiers are nested, so the tier `large` represents its
+    source. With a share, it is that share of all pairs. A share of 0 writes nothing.
 
     A document is relevant if one of its first `CHUNKS_SEEN` chunks is, null if none is and a reply was unreadable. A
     pair whose positive no longer exists has no verdict. One unit is a block of a tenant's pairs; it is judged again if
@@ -108,12 +111,12 @@ def verify(
             for tenant, name, pairs in blocks:
                 opened = tenants.get(tenant)
                 if opened is None:
-                    session.counts[GONE] += pairs.num_rows
+                    session.counts[DOCUMENT_GONE] += pairs.num_rows
                 else:
                     _PairBlock(opened, pairs, session, output).judge(name)
     counts = session.counts
-    lost = {GONE: counts[GONE]} if counts[GONE] else {}
-    output.count(FunnelStep("verify", "drawn pairs", n_pairs, "verdicts", n_pairs - counts[GONE], lost))
+    lost = {DOCUMENT_GONE: counts[DOCUMENT_GONE]} if counts[DOCUMENT_GONE] else {}
+    output.count(FunnelStep("verify", "drawn pairs", n_pairs, "verdicts", n_pairs - counts[DOCUMENT_GONE], lost))
     output.facts |= {label: counts[label] for label in ("relevant", "not_relevant", "unreadable")}
 
 
@@ -125,16 +128,21 @@ def _sample_pairs(
     Returns:
         Blocks of pairs as (tenant, name of the unit, pairs), by tenant; and the total number of pairs.
     """
-    tiers = {"small": SMALL_TIER_SHARE, "median": MEDIAN_TIER_SHARE, "lots": LOTS}
-    connection.execute(_PAIRS, {"seed": str(seed)} | tiers)
+    tiers = {"small": SMALL_TIER_SHARE, "median": MEDIAN_TIER_SHARE, "n_hashes": N_HASH_VALUES}
+    connection.execute(_HASH_PAIRS_SQL, {"seed": str(seed)} | tiers)
     if settings.verify_share is None:
-        connection.execute(_CHOSEN.format(drawn=_SAMPLE, block=_BLOCK["sample"]), {"sample_size": DRAWN})
+        connection.execute(
+            _SAMPLED_PAIRS_SQL.format(sample=_SAMPLE_SQL, block=_BLOCK_SQL["sample"]),
+            {"sample_size": PAIRS_PER_SOURCE_AND_TIER},
+        )
     else:
-        max_lot = math.ceil(settings.verify_share * LOTS) - 1
-        connection.execute(_CHOSEN.format(drawn=_SHARE, block=_BLOCK["share"]), {"max_lot": max_lot})
-    blocks = connection.sql(_BLOCKS).fetchall()
+        max_hash = math.ceil(settings.verify_share * N_HASH_VALUES) - 1
+        connection.execute(
+            _SAMPLED_PAIRS_SQL.format(sample=_SHARE_SQL, block=_BLOCK_SQL["share"]), {"max_hash": max_hash}
+        )
+    blocks = connection.sql(_BLOCK_SIZES_SQL).fetchall()
     sizes = [size for *_, size in blocks]
-    pairs_of_blocks = _split_by_sizes(connection.sql(_ROWS).to_arrow_reader(1 << 13), sizes)
+    pairs_of_blocks = _split_by_sizes(connection.sql(_PAIRS_IN_BLOCK_ORDER_SQL).to_arrow_reader(1 << 13), sizes)
     unit_names = ((tenant, f"{tenant}/{folder}/{number}") for tenant, folder, number, _ in blocks)
     named_blocks = ((tenant, name, pairs) for (tenant, name), pairs in zip(unit_names, pairs_of_blocks, strict=True))
     return named_blocks, sum(sizes)
@@ -180,7 +188,7 @@ class _PairBlock:
         """Judge and write; returns the counts of labels, and of pairs without a verdict."""
         verdicts = self._judge_documents() if self._judged_documents.shown.num_rows else MINED_VERDICTS.empty()
         self.output.write(MINED_VERDICTS.name, verdicts)
-        return label_counts(verdicts["relevant"]) | {GONE: self.pairs.num_rows - verdicts.num_rows}
+        return label_counts(verdicts["relevant"]) | {DOCUMENT_GONE: self.pairs.num_rows - verdicts.num_rows}
 
     def _judge_documents(self) -> pa.Table:
         """Rows of `mined_verdicts` for the pairs whose positive has chunks."""

@@ -49,10 +49,10 @@ def importances(reply: object, query: str, tokens: Tokenizer) -> dict[str, float
     return weights
 
 
-QUERIES_AT_ONCE = 1 << 12
+QUERY_BATCH = 1 << 12
 """Queries whose replies are read from the store together."""
 
-PLANS = RowKind(
+REPLY_ROWS = RowKind(
     "plans",
     "planner",
     ("query_hash",),
@@ -86,7 +86,7 @@ class LlmTermWeighter(TermWeighter):
     ) -> None:
         self._prompt = prompt or term_weighting_prompt()
         self._tokenizer = Tokenizer(every_word=True)
-        self._client, self._store = Client(_endpoint(settings)), KeyedStore(root, PLANS)
+        self._client, self._store = Client(_endpoint(settings)), KeyedStore(root, REPLY_ROWS)
         request = {"model": settings.model, "temperature": 0, **settings.extra_body}
         self._single_flight = SingleFlight(self._client, self._store, request)
         sent = f" {json.dumps(settings.extra_body, sort_keys=True)}" if settings.extra_body else ""
@@ -112,7 +112,7 @@ class LlmTermWeighter(TermWeighter):
         entries.refresh()
         self._ask(_not_cached(texts, entries))
         entries.refresh()
-        blocks = (queries.slice(at, QUERIES_AT_ONCE) for at in range(0, queries.num_rows, QUERIES_AT_ONCE))
+        blocks = (queries.slice(at, QUERY_BATCH) for at in range(0, queries.num_rows, QUERY_BATCH))
         return pa.concat_tables([QUERY_TERMS.empty(), *(self._read(block, entries) for block in blocks)])
 
     def _read(self, queries: pa.Table, entries: Entries) -> pa.Table:

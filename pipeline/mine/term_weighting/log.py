@@ -13,7 +13,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.mine.term_weighting.port import TermWeighter, Tokenizer, weigh_terms
 from darklode.schemas.mined_tables import LEARNED_TERM_WEIGHTS
 
-UNSEEN = 1.0
+UNSEEN_TERM_WEIGHT = 1.0
 """Weight of a term that neither documents nor log contain: the maximum of a learned weight."""
 
 
@@ -44,7 +44,7 @@ class LogTermWeighter(TermWeighter):
     def weights(self, tenant: str, text: str) -> dict[str, float]:
         """Importance by term; phrases are matched from left to right, and their words are not counted again."""
         learned = self._weights.get(tenant, {})
-        importances = {term: learned.get(term, UNSEEN) for term in self._segment(text, learned)}
+        importances = {term: learned.get(term, UNSEEN_TERM_WEIGHT) for term in self._segment(text, learned)}
         if len(importances) > 1 and not learned.keys() & importances:
             return {}
         max_importance = max(importances.values(), default=0.0)
@@ -63,7 +63,7 @@ class LogTermWeighter(TermWeighter):
         return segments
 
 
-ROWS = pa.schema(
+TERM_COUNTS_SCHEMA = pa.schema(
     [("tenant", pa.string()), ("id", pa.string()), ("term", pa.string()), ("n", pa.int32()), ("pair", pa.bool_())]
 )
 
@@ -77,17 +77,17 @@ def count_into(connection: duckdb.DuckDBPyConnection, table: str, texts: Iterabl
         texts: rows of tenant, id and text; a missing text is empty.
     """
     tokenizer = Tokenizer()
-    connection.register("no_rows", ROWS.empty_table())
-    connection.execute(f"CREATE TABLE {table} AS FROM no_rows")
+    connection.register("no_counts", TERM_COUNTS_SCHEMA.empty_table())
+    connection.execute(f"CREATE TABLE {table} AS FROM no_counts")
     for rows in texts:
-        connection.register("counted", _count_terms(rows, tokenizer))
-        connection.execute(f"INSERT INTO {table} FROM counted")
-        connection.unregister("counted")
-    connection.unregister("no_rows")
+        connection.register("term_counts", _count_terms(rows, tokenizer))
+        connection.execute(f"INSERT INTO {table} FROM term_counts")
+        connection.unregister("term_counts")
+    connection.unregister("no_counts")
 
 
 def _count_terms(rows: pa.Table, tokenizer: Tokenizer) -> pa.Table:
-    """Rows of `ROWS`: each text's terms and pairs of adjacent terms, with their counts."""
+    """Rows of `TERM_COUNTS_SCHEMA`: each text's terms and pairs of adjacent terms, with their counts."""
     term_rows: list[tuple[int, str, int, bool]] = []
     for text_row, text in enumerate(rows["text"].to_pylist()):
         terms = tokenizer.tokenize(text or "")
@@ -101,7 +101,7 @@ def _count_terms(rows: pa.Table, tokenizer: Tokenizer) -> pa.Table:
         "n": [n for _, _, n, _ in term_rows],
         "pair": [pair for *_, pair in term_rows],
     }
-    return pa.table(columns, schema=ROWS)
+    return pa.table(columns, schema=TERM_COUNTS_SCHEMA)
 
 
 def _adjacent_pairs(terms: list[str]) -> Iterator[str]:
@@ -120,85 +120,92 @@ MIN_PAIR_TEXTS = 5
 MIN_PAIR_DOCUMENTS = 2
 """Minimum number of documents that contain a phrase."""
 MIN_NPMI = 0.5
-"""Minimum normalized pointwise mutual information of a phrase; see `_PHRASES`."""
+"""Minimum normalized pointwise mutual information of a phrase; see `_CREATE_PHRASES_SQL`."""
 SHRINKAGE = 10.0
 """Pseudo-documents added to the clicked and to the skipped documents, so that few clicks give no extreme lift."""
 MAX_LIFT = 2.0
 """Lifts are clipped to the range from 1 / MAX_LIFT to MAX_LIFT; a weight is the lift-th root of the term's rarity."""
-NO_DOCUMENT = 0.5
+NO_DOCUMENT_FACTOR = 0.5
 """Factor for terms that occur in several queries but in no document."""
-BATCH = 1024
+DOCUMENT_BATCH = 1024
+"""Documents tokenized together: bounds the memory that texts take."""
 PART_ROWS = 200_000
 
 # Normalized pointwise mutual information (NPMI) over the texts: 1 for words that only occur together, 0 for independent
 # ones.
-_PHRASES = f"""
+_CREATE_PHRASES_SQL = f"""
     CREATE TABLE phrases AS
-    WITH everything AS (
-        SELECT *, true AS document FROM document_terms UNION ALL SELECT *, false AS document FROM log_terms
+    WITH all_counts AS (
+        SELECT *, true AS document FROM document_term_counts
+        UNION ALL SELECT *, false AS document FROM query_term_counts
     ),
-    totals AS (SELECT tenant, sum(n)::DOUBLE AS total FROM everything WHERE NOT pair GROUP BY tenant),
-    words AS (SELECT tenant, term, sum(n)::DOUBLE AS n FROM everything WHERE NOT pair GROUP BY tenant, term),
-    pairs AS (
-        SELECT tenant, term, sum(n)::DOUBLE AS n FROM everything WHERE pair
+    totals AS (SELECT tenant, sum(n)::DOUBLE AS total FROM all_counts WHERE NOT pair GROUP BY tenant),
+    word_counts AS (SELECT tenant, term, sum(n)::DOUBLE AS n FROM all_counts WHERE NOT pair GROUP BY tenant, term),
+    pair_counts AS (
+        SELECT tenant, term, sum(n)::DOUBLE AS n FROM all_counts WHERE pair
         GROUP BY tenant, term
         HAVING count(*) >= {MIN_PAIR_TEXTS} AND count(*) FILTER (document) >= {MIN_PAIR_DOCUMENTS}
     )
-    SELECT tenant, pairs.term
-    FROM pairs JOIN totals USING (tenant)
-    JOIN words AS a ON a.tenant = pairs.tenant AND a.term = split_part(pairs.term, ' ', 1)
-    JOIN words AS b ON b.tenant = pairs.tenant AND b.term = split_part(pairs.term, ' ', 2)
-    WHERE ln(pairs.n * total / (a.n * b.n)) >= {MIN_NPMI} * ln(total / pairs.n)
+    SELECT tenant, pair_counts.term
+    FROM pair_counts JOIN totals USING (tenant)
+    JOIN word_counts AS a ON a.tenant = pair_counts.tenant AND a.term = split_part(pair_counts.term, ' ', 1)
+    JOIN word_counts AS b ON b.tenant = pair_counts.tenant AND b.term = split_part(pair_counts.term, ' ', 2)
+    WHERE ln(pair_counts.n * total / (a.n * b.n)) >= {MIN_NPMI} * ln(total / pair_counts.n)
 """
 
-_HELD = """
-    CREATE TABLE {held} AS
-    SELECT tenant, id, term FROM {terms} WHERE NOT pair OR (tenant, term) IN (FROM phrases)
+_CREATE_TERMS_SQL = """
+    CREATE TABLE {table} AS
+    SELECT tenant, id, term FROM {counts} WHERE NOT pair OR (tenant, term) IN (FROM phrases)
 """
 
-# Each (query, document) counts once: as clicked if it ever was, as skipped if it was only shown.
-_LIFT = f"""
+# `terms_by_document` and `terms_by_query`: all terms and phrases, without other pairs. Each (query, document) counts
+# once: as clicked if it ever was, as skipped if it was only shown.
+_CREATE_LIFTS_SQL = f"""
     CREATE TABLE lifts AS
-    WITH met AS (
+    WITH shown AS (
         SELECT tenant, query_id, doc_id, sum(clicks) > 0 AS clicked FROM click_evidence WHERE date <= $through
         GROUP BY tenant, query_id, doc_id HAVING sum(clicks) > 0 OR sum(exposures) > 0
-    ), looked AS (
-        SELECT met.tenant, q.term, clicked, d.term IS NOT NULL AS holds
-        FROM met JOIN held_by_queries AS q ON q.tenant = met.tenant AND q.id = met.query_id
-        JOIN (SELECT DISTINCT tenant, id FROM held_by_documents) AS known
-            ON known.tenant = met.tenant AND known.id = met.doc_id
-        LEFT JOIN held_by_documents AS d ON d.tenant = met.tenant AND d.id = met.doc_id AND d.term = q.term
+    ), term_matches AS (
+        SELECT shown.tenant, q.term, clicked, d.term IS NOT NULL AS in_document
+        FROM shown JOIN terms_by_query AS q ON q.tenant = shown.tenant AND q.id = shown.query_id
+        JOIN (SELECT DISTINCT tenant, id FROM terms_by_document) AS corpus
+            ON corpus.tenant = shown.tenant AND corpus.id = shown.doc_id
+        LEFT JOIN terms_by_document AS d ON d.tenant = shown.tenant AND d.id = shown.doc_id AND d.term = q.term
     ), counts AS (
         SELECT tenant, term, count(*) FILTER (clicked) AS clicks, count(*) FILTER (NOT clicked) AS skips,
-            count(*) FILTER (clicked AND holds) AS clicks_holding,
-            count(*) FILTER (NOT clicked AND holds) AS skips_holding
-        FROM looked GROUP BY tenant, term
+            count(*) FILTER (clicked AND in_document) AS clicks_with_term,
+            count(*) FILTER (NOT clicked AND in_document) AS skips_with_term
+        FROM term_matches GROUP BY tenant, term
     ), shares AS (
-        SELECT *, {SHRINKAGE} * (clicks_holding + skips_holding + 0.5) / (clicks + skips + 1) AS prior FROM counts
+        SELECT *, {SHRINKAGE} * (clicks_with_term + skips_with_term + 0.5) / (clicks + skips + 1) AS prior FROM counts
     )
     SELECT tenant, term,
-        ((clicks_holding + prior) / (clicks + {SHRINKAGE})) / ((skips_holding + prior) / (skips + {SHRINKAGE})) AS lift
+        ((clicks_with_term + prior) / (clicks + {SHRINKAGE}))
+            / ((skips_with_term + prior) / (skips + {SHRINKAGE})) AS lift
     FROM shares WHERE clicks > 0 AND skips > 0
 """
 
-_RARITY = "ln((coalesce({n}, 0) + 1) / (coalesce({held}, 0) + 0.5)) / ln((coalesce({n}, 0) + 1) / 0.5)"
+# `n`: number of texts; `df`: number of texts with the term.
+_RARITY_SQL = "ln((coalesce({n}, 0) + 1) / (coalesce({df}, 0) + 0.5)) / ln((coalesce({n}, 0) + 1) / 0.5)"
 
-_WEIGHTS = f"""
+_TERM_WEIGHTS_SQL = f"""
     WITH totals AS (
-        SELECT tenant, n, asked FROM (SELECT tenant, count(*) AS n FROM documents GROUP BY tenant)
-        FULL JOIN (SELECT tenant, count(DISTINCT id) AS asked FROM held_by_queries GROUP BY tenant) USING (tenant)
-    ), told AS (SELECT tenant, term, count(*) AS documents FROM held_by_documents GROUP BY tenant, term),
-    searched AS (SELECT tenant, term, count(*) AS queries FROM held_by_queries GROUP BY tenant, term),
-    learned AS (
+        SELECT tenant, n_documents, n_queries
+        FROM (SELECT tenant, count(*) AS n_documents FROM documents GROUP BY tenant)
+        FULL JOIN (SELECT tenant, count(DISTINCT id) AS n_queries FROM terms_by_query GROUP BY tenant) USING (tenant)
+    ), document_counts AS (SELECT tenant, term, count(*) AS documents FROM terms_by_document GROUP BY tenant, term),
+    query_counts AS (SELECT tenant, term, count(*) AS queries FROM terms_by_query GROUP BY tenant, term),
+    rarities AS (
         SELECT tenant, term, coalesce(documents, 0)::BIGINT AS documents, coalesce(queries, 0)::BIGINT AS queries, lift,
-            least({_RARITY.format(n="n", held="documents")}, {_RARITY.format(n="asked", held="queries")})
-                * CASE WHEN documents IS NULL AND queries > 1 THEN {NO_DOCUMENT} ELSE 1 END AS rarity
-        FROM told FULL JOIN searched USING (tenant, term) LEFT JOIN totals USING (tenant)
+            least({_RARITY_SQL.format(n="n_documents", df="documents")},
+                  {_RARITY_SQL.format(n="n_queries", df="queries")})
+                * CASE WHEN documents IS NULL AND queries > 1 THEN {NO_DOCUMENT_FACTOR} ELSE 1 END AS rarity
+        FROM document_counts FULL JOIN query_counts USING (tenant, term) LEFT JOIN totals USING (tenant)
         LEFT JOIN lifts USING (tenant, term)
     )
     SELECT tenant, term, documents, queries, round(lift, 6)::FLOAT AS lift,
         round(rarity ** (1 / greatest({1 / MAX_LIFT}, least({MAX_LIFT}, coalesce(lift, 1)))), 6)::FLOAT AS weight
-    FROM learned ORDER BY tenant, term
+    FROM rarities ORDER BY tenant, term
 """
 
 
@@ -208,8 +215,8 @@ def fit_term_weights(tables: Tables, output: Output, *, through: date | None) ->
     weight = rarity ^ (1 / lift), with lift clipped to 1/2 to 2.
 
     Rarity is a normalized idf, ln((N + 1) / (df + 0.5)) divided by its maximum: the smaller of the values among
-    documents and among queries, so that a word in many different queries is weak; halved (`NO_DOCUMENT`) if several
-    queries but no document contain the term. Lift is the share of clicked documents with the term ÷ the share of
+    documents and among queries, so that a word in many different queries is weak; halved (`NO_DOCUMENT_FACTOR`) if
+    several queries but no document contain the term. Lift is the share of clicked documents with the term ÷ that of
     skipped documents with it, both shrunk to their common share by `SHRINKAGE` pseudo-documents. Two adjacent words
     with a high NPMI, in at least two documents, are a term as well.
 
@@ -219,13 +226,16 @@ def fit_term_weights(tables: Tables, output: Output, *, through: date | None) ->
         through: last day to learn from; None: documents only.
     """
     with tables.connect() as connection:
-        count_into(connection, "document_terms", _documents(tables))
-        count_into(connection, "log_terms", _queries(tables, through))
-        connection.execute(_PHRASES)
-        for held_table, counts_table in (("held_by_documents", "document_terms"), ("held_by_queries", "log_terms")):
-            connection.execute(_HELD.format(held=held_table, terms=counts_table))
-        connection.execute(_LIFT, {"through": through or date.min})
-        learned = connection.sql(_WEIGHTS).to_arrow_table()
+        count_into(connection, "document_term_counts", _documents(tables))
+        count_into(connection, "query_term_counts", _queries(tables, through))
+        connection.execute(_CREATE_PHRASES_SQL)
+        for terms_table, counts_table in (
+            ("terms_by_document", "document_term_counts"),
+            ("terms_by_query", "query_term_counts"),
+        ):
+            connection.execute(_CREATE_TERMS_SQL.format(table=terms_table, counts=counts_table))
+        connection.execute(_CREATE_LIFTS_SQL, {"through": through or date.min})
+        learned = connection.sql(_TERM_WEIGHTS_SQL).to_arrow_table()
     for start in range(0, learned.num_rows, PART_ROWS):
         piece = learned.slice(start, PART_ROWS)
         output.write(
@@ -240,7 +250,7 @@ def fit_term_weights(tables: Tables, output: Output, *, through: date | None) ->
 
 def _documents(tables: Tables) -> Iterator[pa.Table]:
     """Title and text of each document."""
-    for rows in tables.batches("documents", ["tenant", "doc_id", "title", "text"], BATCH):
+    for rows in tables.batches("documents", ["tenant", "doc_id", "title", "text"], DOCUMENT_BATCH):
         text = pc.binary_join_element_wise(pc.fill_null(rows["title"], ""), rows["text"], "\n")
         yield pa.table({"tenant": rows["tenant"], "id": rows["doc_id"], "text": text})
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
-from darklode.pipeline.base.sharding import SHARDS, Pieces, Spread, cuts, here
+from darklode.pipeline.base.sharding import SHARDS_PER_PLACE, Pieces, Spread, cuts, here
 from darklode.pipeline.base.terms import Analyzer, words
 from darklode.schemas.mined_tables import QUERY_TERMS
 
@@ -109,7 +109,8 @@ def weigh_terms(queries: pa.Table, weights: WeightFunction) -> pa.Table:
 
 WEIGHT_TERMS = Stage("weight_terms", 2, ("log_queries",), ("query_terms",))
 
-QUERIES_AT_ONCE = 50_000
+QUERY_BATCH = 50_000
+"""Queries whose terms are in memory together; a part's queries are counted in these batches."""
 
 SHARD_QUERIES = 1 << 12
 """Minimum number of queries in a shard: each shard loads the learned weights."""
@@ -169,7 +170,7 @@ def weight_terms(
     for done, (part, basis) in enumerate(zip(parts, bases, strict=True)):
         with output.unit(part.sha256, basis=basis) as unit:
             if not unit.done:
-                unit.facts["weighted"] = _write(islice(pieces, -(-part.rows // QUERIES_AT_ONCE)), output)
+                unit.facts["weighted"] = _write(islice(pieces, -(-part.rows // QUERY_BATCH)), output)
         n_weighted += unit.facts["weighted"]
         output.progress(done + 1, len(parts))
     queries = tables.rows("log_queries")
@@ -183,11 +184,11 @@ def weigh_shard(shard: TermWeightingShard) -> Pieces:
 
 
 def _terms(tables: Tables, parts: Iterable[Part], weighter: TermWeighter) -> Pieces:
-    """Rows of `query_terms`, `QUERIES_AT_ONCE` queries at a time."""
+    """Rows of `query_terms`, `QUERY_BATCH` queries at a time."""
     for part in parts:
         queries = tables.part(part)
-        for start in range(0, queries.num_rows, QUERIES_AT_ONCE):
-            query_rows = queries.slice(start, QUERIES_AT_ONCE).select(["tenant", "query_id", "normal_form"])
+        for start in range(0, queries.num_rows, QUERY_BATCH):
+            query_rows = queries.slice(start, QUERY_BATCH).select(["tenant", "query_id", "normal_form"])
             yield weighter.terms(query_rows.rename_columns(["tenant", "query_id", "text"]))
 
 
@@ -195,7 +196,7 @@ def _shards(
     tables: Tables, parts: Sequence[Part], factory: TermWeighterFactory, basis: str, places: int
 ) -> list[TermWeightingShard]:
     sizes = [part.rows for part in parts]
-    max_shard_queries = max(SHARD_QUERIES, -(-sum(sizes) // (SHARDS * max(1, places))))
+    max_shard_queries = max(SHARD_QUERIES, -(-sum(sizes) // (SHARDS_PER_PLACE * max(1, places))))
     return [
         TermWeightingShard(tables, tuple(parts[low:high]), factory, basis)
         for low, high in cuts(sizes, max_shard_queries)

@@ -25,7 +25,7 @@ from darklode.pipeline.retrieve.encoders.port import ModelEncoder
 HashedTexts = tuple[pa.Array, pa.Array]
 """Content hashes (32 hex digits) and their texts."""
 
-AT_ONCE = 1 << 13
+TEXTS_AT_ONCE = 1 << 13
 """Texts passed to the encoder at once: enough to sort by length and to keep many requests in flight."""
 
 
@@ -84,7 +84,7 @@ def encode_missing(
     texts: Iterable[HashedTexts],
     *,
     queries: bool = False,
-    at_once: int = AT_ONCE,
+    at_once: int = TEXTS_AT_ONCE,
 ) -> Iterator[Work]:
     """Encode texts without a cached vector, each distinct hash once; yields the effort of each round.
 

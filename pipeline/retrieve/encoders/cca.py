@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SAMPLE_CHUNKS = 20_000
 _BASE_DIMENSIONS = 300
-_ROUNDS = 5  # each parts every chunk anew: moments of one draw are noisy
+_N_SPLITS = 5  # each parts every chunk anew: moments of one draw are noisy
 _SEED = 20190601
 
 
@@ -66,10 +66,10 @@ def _project_parts(
     random = np.random.default_rng(_SEED)
     rank = len(right)
     sums = np.zeros((3, rank, rank))
-    for _ in range(_ROUNDS):
+    for _ in range(_N_SPLITS):
         parts = split_counts(sample, share, random)
-        first, two = (unit_sparse_rows(log_counts(part, weights)) @ right.T for part in parts)
-        sums += np.stack([first.T @ first, two.T @ two, first.T @ two])
+        first, second = (unit_sparse_rows(log_counts(part, weights)) @ right.T for part in parts)
+        sums += np.stack([first.T @ first, second.T @ second, first.T @ second])
     return sums[0], sums[1], sums[2]
 
 

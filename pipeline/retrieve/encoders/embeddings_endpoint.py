@@ -51,7 +51,7 @@ class EmbeddingsEndpoint(EncoderSettings):
     def encoder_id(self) -> str:
         """The encoder's id; it depends on the settings only."""
         from darklode.pipeline.base.remote.endpoint import address
-        from darklode.pipeline.base.remote.tokens import ESTIMATE
+        from darklode.pipeline.base.remote.tokens import ESTIMATE_REVISION
         from darklode.pipeline.retrieve.encoders.port import identity, short_hash
 
         return identity(
@@ -60,7 +60,7 @@ class EmbeddingsEndpoint(EncoderSettings):
             dimensions=self.dimensions or "all",
             prompts=short_hash(self.query_prompt, self.document_prompt),
             parameters=short_hash(self.query_extra_body, self.document_extra_body),
-            tokens=f"{self.max_input_tokens}.{ESTIMATE}",
+            tokens=f"{self.max_input_tokens}.{ESTIMATE_REVISION}",
         )
 
     def price(self) -> float:

@@ -17,15 +17,15 @@ from darklode.pipeline.base.terms import TermSpace, inverse_frequency
 if TYPE_CHECKING:
     from scipy import sparse
 
-_SAMPLE_CHUNKS = 50_000
+_SAMPLE_CHUNKS = 50_000  # chunks that the fit reads at most: bounds time and memory
 _CHARACTER_SAMPLE_CHUNKS = 12_000  # fewer: a chunk has many times more n-grams than terms
 _MAX_NGRAMS = 50_000
-_SIZES = (3, 4, 5)
+_NGRAM_SIZES = (3, 4, 5)
 
 _OVERSAMPLING = 20
 _POWER_ITERATIONS = 2
 _SEED = 20240607  # any: the same on every run
-_SMALLEST = 1e-3
+_MIN_SINGULAR_VALUE = 1e-3
 """Singular values below this share of the first are rounding errors, since they are squared in float32."""
 
 
@@ -114,7 +114,7 @@ def entropy_weights(counts: sparse.csr_matrix) -> NDArray[np.float32]:
 def ngrams(term: str) -> list[str]:
     """Character 3- to 5-grams of `^term$`."""
     marked = f"^{term}$"
-    return [marked[i : i + size] for size in _SIZES for i in range(len(marked) - size + 1)]
+    return [marked[i : i + size] for size in _NGRAM_SIZES for i in range(len(marked) - size + 1)]
 
 
 def ngram_counts(terms: Iterable[str]) -> sparse.csr_matrix:
@@ -184,7 +184,7 @@ def truncated_svd(
     projected = transposed @ basis
     squares, rotation = np.linalg.eigh(projected.T.astype(np.float64) @ projected)
     values = np.sqrt(np.maximum(squares[::-1][:rank], 0))
-    n_significant = max(1, int(np.count_nonzero(values > _SMALLEST * values[0])))
+    n_significant = max(1, int(np.count_nonzero(values > _MIN_SINGULAR_VALUE * values[0])))
     rotation = rotation[:, ::-1][:, :n_significant].astype(np.float32)
     values = values[:n_significant].astype(np.float32)
     right = (projected @ rotation / values).T

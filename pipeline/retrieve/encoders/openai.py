@@ -25,7 +25,7 @@ from darklode.pipeline.retrieve.encoders.port import Vectors
 if TYPE_CHECKING:
     from openai.types import EmbeddingCreateParams
 
-BAD_REPLIES = 6
+MAX_BAD_REPLIES = 6
 """Invalid replies to one request after which it counts as failed."""
 
 
@@ -127,14 +127,14 @@ class OpenAIEncoder:
             return read_vectors(response, names, self._dimensions)
 
         try:
-            call = Call(body, Usage(batch.tokens, 0), f"text {names[0]}", read, {BadReply: BAD_REPLIES})
+            call = Call(body, Usage(batch.tokens, 0), f"text {names[0]}", read, {BadReply: MAX_BAD_REPLIES})
             vectors = await lane.call(call)
         except RequestRejected as error:
             if isinstance(error.failure, BadReply):
                 name = error.failure.name or names[0]
                 raise DarklodeError(
-                    f"{where}: the reply for text {name} {error.failure.problem}, {BAD_REPLIES} times in a row. Check "
-                    "that base_url is an embeddings endpoint and that the model has the requested dimensions"
+                    f"{where}: the reply for text {name} {error.failure.problem}, {MAX_BAD_REPLIES} times in a row. "
+                    "Check that base_url is an embeddings endpoint and that the model has the requested dimensions"
                 ) from None
             raise DarklodeError(
                 f"{where} rejected the request, {error}; lower max_tokens, batch_tokens or batch_texts if it is about "

@@ -13,10 +13,10 @@ from darklode.pipeline.retrieve.encoders.lsa import TermVectors, log_counts, tru
 if TYPE_CHECKING:
     from scipy import sparse
 
-_SAMPLE_CHUNKS = 20_000
+_SAMPLE_CHUNKS = 20_000  # chunks in which co-occurrences are counted at most: bounds time and memory
 _COMPONENT_CHUNKS = 4_000  # a single direction needs few
 _CONTEXT_SMOOTHING = 0.75
-_SIF = 1e-3
+_SIF_PARAMETER = 1e-3  # a of Arora et al.; smaller values weigh frequent words less
 
 
 def cooccurrence(counts: sparse.csr_matrix) -> sparse.coo_matrix:
@@ -58,7 +58,7 @@ def fit_ppmi_sif(terms: TermSpace, words: NDArray[np.float32]) -> TermVectors:
     """
     sample = terms.sample(_COMPONENT_CHUNKS)
     frequency = terms.document_frequency[terms.frequent] / max(1, int(terms.document_frequency.sum()))
-    weighted = words * (_SIF / (_SIF + frequency)).astype(np.float32)[:, None]
+    weighted = words * (_SIF_PARAMETER / (_SIF_PARAMETER + frequency)).astype(np.float32)[:, None]
     _, _, right = np.linalg.svd(unit_rows(log_counts(sample) @ weighted), full_matrices=False)
     common = right[:1]
     return TermVectors(f"ppmi-sif-{words.shape[1]}-1", terms, weighted - (weighted @ common.T) @ common)

@@ -17,8 +17,8 @@ from darklode.schemas.pooling import VectorSearchSettings
 
 _BLOCK_ROWS = 1 << 16  # vectors added to the index at a time
 _TRAINING_ROWS = 1 << 18  # maximum sample for k-means of an IVF index
-_LINKS = 32  # links per vector in HNSW: M in Malkov and Yashunin, who use 5 to 48
-_SAMPLE = 64  # maximum number of queries on which recall is measured
+_HNSW_M = 32  # links per vector in HNSW: M in Malkov and Yashunin, who use 5 to 48
+_MAX_RECALL_QUERIES = 64  # maximum number of queries on which recall is measured
 _SEED = 20190601  # of the training sample and of k-means for an IVF index
 
 
@@ -47,7 +47,9 @@ class Approximate:
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         hits = self._search(queries, depth)
         non_empty = np.flatnonzero(queries.any(axis=1))
-        sample = non_empty[np.linspace(0, len(non_empty) - 1, min(_SAMPLE, len(non_empty))).astype(np.int64)]
+        sample = non_empty[
+            np.linspace(0, len(non_empty) - 1, min(_MAX_RECALL_QUERIES, len(non_empty))).astype(np.int64)
+        ]
         exact = exact_search(queries[sample], self._vectors, depth, self._settings)
         n_found = sum(
             len(np.intersect1d(approximate_rows[approximate_rows >= 0], exact_rows[exact_rows >= 0]))
@@ -65,8 +67,8 @@ class Approximate:
         return _rescore(queries, self._vectors, positions.astype(np.int64), min(depth, self._vectors.n_chunks))
 
     def _hnsw(self) -> Any:
-        index = self._faiss.IndexHNSWFlat(self._vectors.dimensions, _LINKS, self._faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction = 200
+        index = self._faiss.IndexHNSWFlat(self._vectors.dimensions, _HNSW_M, self._faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = 200  # candidates per inserted vector: build time against recall (not measured)
         threads = self._faiss.omp_get_max_threads()
         self._faiss.omp_set_num_threads(1)
         try:
@@ -76,10 +78,10 @@ class Approximate:
 
     def _ivf(self) -> Any:
         n = len(self._vectors)
-        lists = max(1, min(round(4 * n**0.5), n // 39))
+        lists = max(1, min(round(4 * n**0.5), n // 39))  # faiss warns below 39 training vectors per list
         flat = self._faiss.IndexFlatIP(self._vectors.dimensions)
         index = self._faiss.IndexIVFFlat(flat, self._vectors.dimensions, lists, self._faiss.METRIC_INNER_PRODUCT)
-        index.nprobe = max(1, lists // 8)
+        index.nprobe = max(1, lists // 8)  # lists searched per query: more find more, and take longer
         index.own_fields, index.cp.seed = False, _SEED
         self._quantizer = flat  # faiss keeps a pointer only: without this reference it would be freed
         sample = np.sort(np.random.default_rng(_SEED).permutation(n)[:_TRAINING_ROWS])

@@ -123,9 +123,9 @@ def _weights(
     return weights
 
 
-_LAST_ROW = 0xFFFFFFFF  # lower 32 bits of a key, its row
-_NOTHING = np.iinfo(np.int64).max  # key of a missing hit; sorts after all others
-_FEW_CELLS = 1 << 16  # up to this number, one call on everything is faster than several on parts
+_ROW_MASK = 0xFFFFFFFF  # lower 32 bits of a key, its row
+_NO_HIT = np.iinfo(np.int64).max  # key of a missing hit; sorts after all others
+_MAX_CELLS_AT_ONCE = 1 << 16  # up to this number, one call on everything is faster than several on parts
 
 
 class Bm25(Retriever):
@@ -171,7 +171,7 @@ class Bm25(Retriever):
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
         k = min(depth, self._n_chunks)
-        keys = np.full((len(queries), k), _NOTHING, dtype=np.int64)
+        keys = np.full((len(queries), k), _NO_HIT, dtype=np.int64)
         blocks = score_blocks(self._n_chunks, k)
         buffer = blocks.reshape(-1)
         for number, query in enumerate(queries):
@@ -193,7 +193,7 @@ class Bm25(Retriever):
         posting_lists = [slice(self._starts[term], self._starts[term + 1]) for term in terms]
         chunks = [self._chunks[postings] for postings in posting_lists]
         weights = [self._weights[postings] for postings in posting_lists]
-        if sum(map(len, chunks)) <= _FEW_CELLS:  # one call costs less than several
+        if sum(map(len, chunks)) <= _MAX_CELLS_AT_ONCE:  # one call costs less than several
             chunks, weights = [np.concatenate(chunks, dtype=np.intp)], [np.concatenate(weights)]
         for term_chunks, term_scores in zip(chunks, weights, strict=True):
             np.add.at(scores, term_chunks.astype(np.intp, copy=False), term_scores)  # narrower indices are 1/3 slower
@@ -229,10 +229,10 @@ def best_keys(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
 
 
 def hits_of(keys: NDArray[np.int64]) -> Hits:
-    """Hits from the keys of each query, shape (n_queries, k), padded with `_NOTHING`. Sorts `keys` in place."""
+    """Hits from the keys of each query, shape (n_queries, k), padded with `_NO_HIT`. Sorts `keys` in place."""
     keys.sort(axis=1)
-    is_hit = keys != _NOTHING
-    rows = np.where(is_hit, keys & _LAST_ROW, -1)
+    is_hit = keys != _NO_HIT
+    rows = np.where(is_hit, keys & _ROW_MASK, -1)
     bits = ((rows - keys) >> 32).astype(np.int32)
     return Hits(rows, np.where(is_hit, bits.view(np.float32), np.float32(np.nan)))
 
@@ -248,7 +248,7 @@ def _candidates(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     bound = np.partition(maxima, n_blocks - k)[n_blocks - k]
     if bound == 0:
         return np.flatnonzero(blocks)
-    if blocks.size <= _FEW_CELLS:
+    if blocks.size <= _MAX_CELLS_AT_ONCE:
         rows: NDArray[np.int64] = (blocks >= bound).reshape(-1).nonzero()[0]
         return rows
     columns = np.flatnonzero(maxima >= bound)

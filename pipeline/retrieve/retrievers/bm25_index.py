@@ -30,7 +30,7 @@ from darklode.schemas.pooling import Bm25Settings
 
 _VERSION = 1
 _MANIFEST = "manifest.json"
-_COPY_BYTES = 1 << 23
+_COPY_BYTES = 1 << 23  # bytes copied to S3 at a time; bounds memory
 
 Files = dict[str, str]
 

@@ -15,8 +15,8 @@ from darklode.pipeline.retrieve.encoders.port import Encoder
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.retrieve.retrievers.topk import fixed_point, search_vectors
 
-_SEEDS = 5  # chunks per query for feedback
-_WEIGHT = np.float32(2)  # weight of the feedback; float32, so that sums stay float32
+_FEEDBACK_CHUNKS = 5  # chunks per query for feedback
+_FEEDBACK_WEIGHT = np.float32(2)  # weight of the feedback; float32, so that sums stay float32
 
 
 class Dense(Retriever):
@@ -59,12 +59,12 @@ class Feedback(Retriever):
     def search(self, queries: Sequence[str], depth: int) -> Hits:
         """See `Retriever`. A query without feedback chunks is searched unchanged."""
         query_vectors = self._encoder.encode_queries(queries)
-        expanded = unit_rows(query_vectors + _WEIGHT * self._seed_means(queries))
+        expanded = unit_rows(query_vectors + _FEEDBACK_WEIGHT * self._seed_means(queries))
         return search_vectors(fixed_point(expanded), self._vectors, depth)
 
     def _seed_means(self, queries: Sequence[str]) -> NDArray[np.float32]:
         """Score-weighted mean vector of each query's feedback chunks, as unit vectors (or zero)."""
-        hits = self._seeds.search(queries, _SEEDS)
+        hits = self._seeds.search(queries, _FEEDBACK_CHUNKS)
         weights = np.where(hits.rows >= 0, hits.scores, 0).astype(np.float32)
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), np.float32(1e-12))
         sums = np.zeros((len(hits.rows), self._vectors.shape[1]), dtype=np.float32)

@@ -32,16 +32,16 @@ from darklode.pipeline.retrieve.retrievers.topk import (
 )
 from darklode.schemas.pooling import VectorSearchSettings
 
-_CELLS = 1 << 21
+_BLOCK_SCORES = 1 << 21
 """Scores computed at a time: 8 MB, which about fit into a processor's cache."""
 
 _MAX_WORKERS = 8
 """Maximum number of threads; each needs its own buffers."""
 
-_UNIT = 2.0**-24
+_UNIT_ROUNDOFF = 2.0**-24
 """Unit roundoff of float32."""
 
-_TINY = 2.0**-126
+_SMALLEST_NORMAL = 2.0**-126
 """Smallest normal float32."""
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
@@ -51,10 +51,12 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 def product_error(queries: NDArray[np.float32], longest: float) -> NDArray[np.float64]:
     """Bound on the difference between a float32 inner product, summed in any order, and the score, per query.
 
-    Shape (n_queries,). Each underflow, of products, sums and scores, adds an error of at most `_TINY`.
+    Shape (n_queries,). Each underflow, of products, sums and scores, adds an error of at most `_SMALLEST_NORMAL`.
     """
     lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
-    return np.asarray(relative_error(queries.shape[1], _UNIT) * lengths * longest + 2 * queries.shape[1] * _TINY)
+    return np.asarray(
+        relative_error(queries.shape[1], _UNIT_ROUNDOFF) * lengths * longest + 2 * queries.shape[1] * _SMALLEST_NORMAL
+    )
 
 
 def search_cpu(
@@ -70,7 +72,7 @@ def search_cpu(
     """
     workers = min(os.cpu_count() or 1, _MAX_WORKERS)
     per_row = (workers + 2) * (8 * vectors.dimensions + 5 * len(queries))
-    rows = max(1, min(_CELLS // len(queries), memory // 2 // per_row, -(-len(vectors) // workers)))
+    rows = max(1, min(_BLOCK_SCORES // len(queries), memory // 2 // per_row, -(-len(vectors) // workers)))
     survivors = Survivors(queries, vectors, k)
     blocks = vectors.blocks(rows, workers)
     lock = Lock()
@@ -110,7 +112,7 @@ class Survivors:
         self._slack = 2 * product_error(queries, vectors.longest)
         self._floor = np.full(len(queries), -np.inf, dtype=np.float32)
         self._pieces: list[Pairs] = []
-        self._lock = RLock()
+        self._lock = RLock()  # reentrant: `_compact` runs under it and calls `_raise_floor`, which takes it, too
         self._n_buffered = 0
         self._max_buffered = self._compact_above = 3 * len(queries) * k
 
@@ -196,7 +198,7 @@ class Survivors:
         return np.sort(matrix, axis=1)[:, ::-1][:, : self._k].astype(np.uint64)
 
 
-_SURVIVOR_BYTES = 256
+_BYTES_PER_HIT = 256
 """Upper bound of the host memory per query and hit during a search."""
 
 
@@ -218,7 +220,7 @@ def exact_search(
     source: Vectors = ArrayVectors(vectors) if isinstance(vectors, np.ndarray) else vectors
     queries = _check_queries(queries, source)
     k = min(depth, source.n_chunks)
-    step = max(1, settings.max_memory_mb * 2**20 // 2 // (_SURVIVOR_BYTES * max(1, k)))
+    step = max(1, settings.max_memory_mb * 2**20 // 2 // (_BYTES_PER_HIT * max(1, k)))
     blocks = [
         _search_block(queries[start : start + step], source, k, settings) for start in range(0, len(queries), step)
     ]

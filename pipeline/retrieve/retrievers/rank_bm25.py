@@ -17,7 +17,7 @@ from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.retrieve.retrievers.topk import stack_hits, top_k
 from darklode.schemas.pooling import Bm25Settings
 
-_SMALLEST_K1 = 1e-9  # with k1 = 0, the package divides 0 by 0 for chunks without the term
+_MIN_K1 = 1e-9  # with k1 = 0, the package divides 0 by 0 for chunks without the term
 
 
 class RankBm25(Retriever):
@@ -72,7 +72,7 @@ def _package() -> Any:
 
 
 def _engine(package: Any, corpus: list[list[str]], settings: Bm25Settings) -> Any:
-    k1, b, method = max(settings.k1, _SMALLEST_K1), settings.b, settings.method
+    k1, b, method = max(settings.k1, _MIN_K1), settings.b, settings.method
     if method in DELTA:
         variant = package.BM25L if method == "bm25l" else package.BM25Plus
         return variant(corpus, k1=k1, b=b, delta=DELTA[method])

@@ -19,11 +19,13 @@ from darklode.pipeline.retrieve.retrievers.port import Hits
 BLOCK_CELLS = 1 << 23
 """Maximum number of scores in memory: 8 M, about 100 MB with their 64-bit keys."""
 
-_STEPS = 4000  # 4000² < 2**24, with room for rounding: inner products of vectors of length 1 are exact in float32
-_PAIRS = 512  # pairs scored at a time; their float64 products fit into a processor's cache
+_FIXED_POINT_STEPS = (
+    4000  # 4000² < 2**24, with room for rounding: inner products of vectors of length 1 are exact in float32
+)
+_PAIRS_AT_ONCE = 512  # pairs scored at a time; their float64 products fit into a processor's cache
 _ROW_BITS = np.uint64(32)  # a key is a score in the upper and a row in the lower 32 bits
-_LAST_ROW = 0xFFFFFFFF  # largest row that fits into a key
-_SIGN = np.uint32(0x80000000)  # sign bit of a float32
+_MAX_ROW = 0xFFFFFFFF  # largest row that fits into a key
+_SIGN_BIT = np.uint32(0x80000000)  # sign bit of a float32
 
 
 def tree_sum(products: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -55,7 +57,7 @@ def score_pairs(
     scores = np.empty(len(query), dtype=np.float32)
     wide_queries = queries.astype(np.float64)
     boundaries = np.unique(
-        np.r_[np.flatnonzero(np.diff(query, prepend=-1)), np.arange(0, len(query), _PAIRS), len(query)]
+        np.r_[np.flatnonzero(np.diff(query, prepend=-1)), np.arange(0, len(query), _PAIRS_AT_ONCE), len(query)]
     )
 
     for first, end in pairwise(boundaries):  # on one thread: the steps are so short that threads would wait for the GIL
@@ -84,15 +86,15 @@ def relative_error(dimensions: int, addition: float, rounding: float = 0.0) -> f
 def rank_keys(scores: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Sort keys: larger for a higher score and, at equal scores, for a lower row; never 0."""
     bits = (scores + np.float32(0)).view(np.uint32)  # -0.0 would rank below 0.0
-    ordered = np.where(bits & _SIGN, ~bits, bits | _SIGN)
-    return ordered.astype(np.uint64) << _ROW_BITS | (_LAST_ROW - rows).astype(np.uint64)
+    ordered = np.where(bits & _SIGN_BIT, ~bits, bits | _SIGN_BIT)
+    return ordered.astype(np.uint64) << _ROW_BITS | (_MAX_ROW - rows).astype(np.uint64)
 
 
 def from_rank_keys(keys: NDArray[np.uint64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Recover scores and rows from `rank_keys`."""
     ordered = (keys >> _ROW_BITS).astype(np.uint32)
-    bits = np.where(ordered & _SIGN, ordered ^ _SIGN, ~ordered)
-    return bits.view(np.float32), _LAST_ROW - (keys & np.uint64(_LAST_ROW)).astype(np.int64)
+    bits = np.where(ordered & _SIGN_BIT, ordered ^ _SIGN_BIT, ~ordered)
+    return bits.view(np.float32), _MAX_ROW - (keys & np.uint64(_MAX_ROW)).astype(np.int64)
 
 
 class RunningTopK:
@@ -180,7 +182,7 @@ def fixed_point(vectors: NDArray[Any]) -> NDArray[np.int16]:
     Inner products of such vectors are integers below 2**24, which float32 sums exactly in any order: block sizes,
     threads and BLAS cannot change a score. The rounding changes a score by about 1e-4.
     """
-    return np.rint(np.asarray(vectors, dtype=np.float32) * _STEPS).astype(np.int16)
+    return np.rint(np.asarray(vectors, dtype=np.float32) * _FIXED_POINT_STEPS).astype(np.int16)
 
 
 def search_vectors(
@@ -200,7 +202,7 @@ def search_vectors(
     is_zero_query = ~queries.any(axis=1)
     for first in range(0, len(documents), block_rows):
         document_rows = np.asarray(documents[first : first + block_rows]).astype(np.float32)
-        scores = (query_rows @ document_rows.T) / np.float32(_STEPS**2)
+        scores = (query_rows @ document_rows.T) / np.float32(_FIXED_POINT_STEPS**2)
         scores[is_zero_query] = np.nan
         scores[:, ~document_rows.any(axis=1)] = np.nan
         running_top.update(scores, first)

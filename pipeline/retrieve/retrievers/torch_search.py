@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from darklode.pipeline.retrieve.retrievers.blocks import Vectors, read_ahead
 from darklode.pipeline.retrieve.retrievers.topk import from_rank_keys, relative_error
 
-_MOST_ROWS = 1 << 16  # maximum number of vectors per block
-_ACCUMULATE = 2.0**-22
+_MAX_BLOCK_ROWS = 1 << 16  # maximum number of vectors per block
+_ADDITION_ERROR = 2.0**-22
 """Assumed error per addition: tensor cores truncate float32 sums, so 4 times its unit roundoff is assumed."""
 
 _MAX_FLOAT16_LENGTH = 2.0**15
@@ -27,9 +27,9 @@ _MAX_FLOAT16_LENGTH = 2.0**15
 _SMALLEST_FLOAT32 = 2.0**-149
 """Smallest positive float32: the rounding error of a score that underflows."""
 
-_NOTHING = torch.iinfo(torch.int64).min  # key of a missing hit
+_NO_HIT = torch.iinfo(torch.int64).min  # key of a missing hit
 _ROW_BITS = 32  # keys as in `topk`, but signed, because torch cannot sort unsigned integers
-_LAST_ROW = 0xFFFFFFFF
+_MAX_ROW = 0xFFFFFFFF
 
 
 def search_torch(
@@ -46,7 +46,7 @@ def search_torch(
     """
     device_top = DeviceTopK(torch.from_numpy(queries).to(device), k, vectors.longest, memory // 4)
     per_row = 16 * vectors.dimensions + 16 * len(queries)
-    rows = max(1, min(_MOST_ROWS, memory // 2 // per_row))
+    rows = max(1, min(_MAX_BLOCK_ROWS, memory // 2 // per_row))
     with torch.inference_mode(), full_accumulation():
         for block, ties in _uploads(vectors, rows, torch.device(device)):
             device_top.update(block, ties)
@@ -133,7 +133,7 @@ class DeviceTopK:
         self._scaled = (self._exact * self._scale[:, None]).float()  # of length at most 1, against overflow
         self._longest = longest
         self._pairs = max(1, memory // (queries.shape[1] * 32))
-        self._keys = torch.full((len(queries), k), _NOTHING, dtype=torch.int64, device=queries.device)
+        self._keys = torch.full((len(queries), k), _NO_HIT, dtype=torch.int64, device=queries.device)
 
     def update(self, vectors: torch.Tensor, ties: torch.Tensor) -> None:
         """Merge a block of vectors.
@@ -188,7 +188,7 @@ class DeviceTopK:
         for first in range(0, max_count, 4 * self._k):  # in slices, because there may be very many ties
             part = (within >= first) & (within < first + 4 * self._k)
             width = self._k + min(4 * self._k, max_count - first)
-            merged = torch.full((len(self._keys), width), _NOTHING, dtype=torch.int64, device=query.device)
+            merged = torch.full((len(self._keys), width), _NO_HIT, dtype=torch.int64, device=query.device)
             merged[:, : self._k] = self._keys
             merged[query[part], within[part] - first + self._k] = keys[part]
             self._keys = merged.topk(self._k, dim=1, sorted=False).values
@@ -201,7 +201,7 @@ def half_product_error(queries: torch.Tensor, longest: float, half: torch.dtype)
     `tiny` · eps.
     """
     limits = torch.finfo(half)
-    relative = relative_error(queries.shape[1], _ACCUMULATE, limits.eps / 2)
+    relative = relative_error(queries.shape[1], _ADDITION_ERROR, limits.eps / 2)
     absolute = limits.tiny * limits.eps * queries.shape[1] ** 0.5
     lengths = queries.double().norm(dim=1)
     bound: torch.Tensor = lengths * longest * relative + 2 * absolute * (lengths + longest + 1)
@@ -219,12 +219,12 @@ def _rank_keys(scores: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """`topk.rank_keys` as signed integers: the top bit is flipped."""
     bits = (scores + 0.0).view(torch.int32).long()
     ordered = torch.where(bits < 0, -bits - (1 << 31) - 1, bits)
-    return (ordered << _ROW_BITS) + (_LAST_ROW - rows)
+    return (ordered << _ROW_BITS) + (_MAX_ROW - rows)
 
 
 def _scores_of(keys: torch.Tensor) -> torch.Tensor:
     """Scores of `_rank_keys`; -inf for missing hits."""
     ordered = keys >> _ROW_BITS
     bits = torch.where(ordered < 0, -ordered - (1 << 31) - 1, ordered).int()
-    scores: torch.Tensor = torch.where(keys == _NOTHING, -torch.inf, bits.view(torch.float32))
+    scores: torch.Tensor = torch.where(keys == _NO_HIT, -torch.inf, bits.view(torch.float32))
     return scores

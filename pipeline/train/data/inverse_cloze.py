@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from darklode.pipeline.base.segmentation import longest_sentence
+from darklode.pipeline.base.segmentation import draw_long_sentence
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.sources import texts_of
@@ -27,7 +27,7 @@ def inverse_cloze(base: BaseEncoder, frozen: FrozenIndex) -> Callable[[Task, int
         draws = np.random.default_rng([seed, 3])
         rows = np.sort(draws.permutation(frozen.texts.num_rows)[: len(task.train)])
         passages = texts_of(base.sources, frozen.texts.take(pa.array(rows)))["text"].to_pylist()
-        sentences = [longest_sentence(text, draws.random()) for text in passages]
+        sentences = [draw_long_sentence(text, draws.random()) for text in passages]
         has_sentence = np.array([bool(sentence) for sentence in sentences], bool)
         pseudo_queries = [sentence for sentence in sentences if sentence]
         ids = pa.array([f"sentence {number}" for number in range(len(pseudo_queries))], pa.string())

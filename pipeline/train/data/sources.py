@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.chunk_texts import view
-from darklode.pipeline.base.doubtful_labels import LIKELIHOOD
+from darklode.pipeline.base.doubtful_labels import LIKELIHOOD_SQL
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Ints
 from darklode.pipeline.evaluate.test_queries import DOCUMENTS_AS_CHUNKS
@@ -36,7 +36,8 @@ BUILD_QUERIES = """
 BUILD_LABELS = f"""
     WITH learned AS ({LEARNED})
     SELECT q.query_id, q.chunk_id AS text_id, q.relevance, l.text_id IS NOT NULL AND q.relevance > 0
-           AND (q.source = 'human' OR coalesce({LIKELIHOOD} >= CAST($least AS FLOAT), true)) AS learned, v.probability
+           AND (q.source = 'human' OR coalesce({LIKELIHOOD_SQL} >= CAST($least AS FLOAT), true)) AS learned,
+           v.probability
     FROM qrels q LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
     LEFT JOIN learned l ON l.query_id = q.query_id AND l.text_id = q.chunk_id
     WHERE tenant = $tenant ORDER BY q.query_id, text_id
@@ -113,7 +114,7 @@ class TrainingSource:
         Args:
             tenant: tenant whose labels are loaded.
             sources: triplet sources to train on; empty: all.
-            least: minimum judge probability of a training positive; `LIKELIHOOD` handles positives without one.
+            least: minimum judge probability of a training positive; `LIKELIHOOD_SQL` handles positives without one.
         """
         parameters = {"tenant": tenant, "sources": list(sources)} | ({} if self.mined else {"least": least})
         rows = self._rows(LOG_LABELS if self.mined else BUILD_LABELS, **parameters)

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.document_view import DOCUMENT, JudgeReply
+from darklode.pipeline.base.document_view import DOCUMENT_SQL, DocumentExcerpt
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.highlighting import BEGINS_FENCED
+from darklode.pipeline.base.highlighting import BEGINS_FENCED_SQL
 from darklode.pipeline.validate.review.journal import pair_name
 
 TABLES_READ = ("review_sample", "queries", "chunks", "documents")
@@ -52,7 +52,7 @@ _VERDICTS = """
     ) v ON v.tenant = s.tenant AND v.query_id = s.query_id AND v.chunk_id = s.chunk_id
 """
 _AROUND = f"""
-    SELECT c.position, c.heading, c.text, {BEGINS_FENCED} AS fenced
+    SELECT c.position, c.heading, c.text, {BEGINS_FENCED_SQL} AS fenced
     FROM chunks c LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
     WHERE c.tenant = $tenant AND c.doc_id = $doc_id AND c.position IN ($place - 1, $place + 1)
 """
@@ -143,17 +143,17 @@ class ReviewPairs:
         }
         return chunk_by_position.get(pair.position - 1), chunk_by_position.get(pair.position + 1)
 
-    def document(self, row: int) -> JudgeReply:
+    def document(self, row: int) -> DocumentExcerpt:
         """Look up a pair's document, with its chunk.
 
         Raises:
             ArtifactError: the run was rebuilt.
         """
         pair = self[row]
-        document_rows = self._query_rows(DOCUMENT, tenant=pair.tenant, doc_id=pair.doc_id, chunk_id=pair.chunk_id)
+        document_rows = self._query_rows(DOCUMENT_SQL, tenant=pair.tenant, doc_id=pair.doc_id, chunk_id=pair.chunk_id)
         if not document_rows:
             raise ArtifactError(_BUILT_ANEW)
-        return JudgeReply.from_row(document_rows[0])
+        return DocumentExcerpt.from_row(document_rows[0])
 
     def _query_rows(self, query: str, **parameters: object) -> list[dict[str, Any]]:
         try:
@@ -177,7 +177,7 @@ def open_review_pairs(tables: Tables, *, show_judge: bool) -> Iterator[ReviewPai
     """
     judge, verdicts = (_SHOWN, _VERDICTS) if show_judge else (_BLIND, "")
     with tables.connect() as connection:
-        pairs = connection.sql(_PAIRS.format(judge=judge, verdicts=verdicts, fenced=BEGINS_FENCED)).to_arrow_table()
+        pairs = connection.sql(_PAIRS.format(judge=judge, verdicts=verdicts, fenced=BEGINS_FENCED_SQL)).to_arrow_table()
         _check(pairs, tables.url)
         yield ReviewPairs(pairs, connection)
 

@@ -12,7 +12,7 @@ import typer
 from darklode.flows.commands import judge as judge_commands
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.ledger import Ledger
-from darklode.pipeline.judge.llm.logprobs import CONTRADICTED
+from darklode.pipeline.judge.llm.logprobs import LABEL_CONTRADICTED
 from helpers.commands import Call
 from helpers.fake_chat import FakeChat
 from helpers.judge_commands import KEY, build, judge_settings
@@ -44,7 +44,7 @@ def test_labels_that_their_probabilities_contradict_are_counted_marked_and_shown
     call("report", out)
     report = html.unescape((out / "report.html").read_text())
     assert f"The log-probabilities of {turned} verdicts contradict the judge's label" in report
-    assert f"{turned} of {verdicts.num_rows} labels have no probability ({turned}: {CONTRADICTED})" in report
+    assert f"{turned} of {verdicts.num_rows} labels have no probability ({turned}: {LABEL_CONTRADICTED})" in report
 
 
 def test_what_was_judged_is_listed_and_pruned(call: Call, source: Path, tmp_path: Path, server: FakeChat) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from darklode.pipeline.base.document_view import CHARACTERS, JudgeReply
+from darklode.pipeline.base.document_view import MAX_CONTEXT_CHARACTERS, DocumentExcerpt
 
 
 def row(text: str, start: int | None, end: int | None) -> dict[str, object]:
@@ -14,12 +14,12 @@ def row(text: str, start: int | None, end: int | None) -> dict[str, object]:
     [(1, 3, ("a", "bc", "def")), (0, 6, ("", "abcdef", "")), (None, None, ("", "", "abcdef"))],
 )
 def test_a_text_is_cut_around_its_chunk(start: int | None, end: int | None, parts: tuple[str, ...]) -> None:
-    reading = JudgeReply.from_row(row("abcdef", start, end))
+    reading = DocumentExcerpt.from_row(row("abcdef", start, end))
     assert (reading.before, reading.chunk, reading.after, reading.cut) == (*parts, (0, 0))
 
 
 def test_of_a_long_text_what_stands_around_the_chunk_is_shown() -> None:
-    text = "x" * (3 * CHARACTERS)
-    reading = JudgeReply.from_row(row(text, CHARACTERS + 7, CHARACTERS + 9))
-    assert (len(reading.before), len(reading.after)) == (CHARACTERS, CHARACTERS)
+    text = "x" * (3 * MAX_CONTEXT_CHARACTERS)
+    reading = DocumentExcerpt.from_row(row(text, MAX_CONTEXT_CHARACTERS + 7, MAX_CONTEXT_CHARACTERS + 9))
+    assert (len(reading.before), len(reading.after)) == (MAX_CONTEXT_CHARACTERS, MAX_CONTEXT_CHARACTERS)
     assert sum(map(len, (reading.before, reading.chunk, reading.after))) + sum(reading.cut) == len(text)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from darklode.pipeline.base.highlighting import FENCES, Highlighter, Piece, TextBlock, fold_case
+from darklode.pipeline.base.highlighting import COUNT_FENCES_SQL, Highlighter, Piece, TextBlock, fold_case
 from darklode.pipeline.base.markdown import count_fences
 from darklode.pipeline.base.terms import Analyzer, tokens, words
 
@@ -61,7 +61,7 @@ def test_code_that_was_cut_is_still_code(cut: int) -> None:
     """What follows a cut at a line's beginning is code where it is code in the whole text."""
     if cut and FENCED[cut - 1] != "\n":
         return
-    fences = FENCES.format(text="$before")
+    fences = COUNT_FENCES_SQL.format(text="$before")
     fenced = duckdb.sql(f"SELECT {fences} % 2 = 1", params={"before": FENCED[:cut]}).fetchall()[0][0]
     blocks = Highlighter.of_parts(["key"]).blocks(FENCED[cut:], fenced=fenced)
     expected = [line for line in ("key rotate", "key show") if FENCED.index(line) >= cut]
@@ -80,7 +80,7 @@ PARTS = ["```", "~~~", "`", "````", "\n", "\n", "\r\n", "\r", "\t", "  ", "sh", 
 @example("```npm install```\n")
 @example("a\r```\rkey")
 def test_sql_and_python_read_the_same_fences(text: str) -> None:
-    (counted,) = duckdb.sql(f"SELECT {FENCES.format(text='$text')}", params={"text": text}).fetchall()[0]
+    (counted,) = duckdb.sql(f"SELECT {COUNT_FENCES_SQL.format(text='$text')}", params={"text": text}).fetchall()[0]
     assert counted == count_fences(text)
     lines = fixed_lines(Highlighter.of_parts([]).blocks(f"{text}\n\nlast"))
     assert ("last" in lines) == (counted % 2 == 1)

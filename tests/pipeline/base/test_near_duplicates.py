@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts.tables import scratch
-from darklode.pipeline.base.near_duplicates import LONGEST, near_keys
+from darklode.pipeline.base.near_duplicates import MAX_LETTERS, near_keys
 from darklode.pipeline.base.relations import materialize
 
 NEAR = [
@@ -23,7 +23,7 @@ NEAR = [
     ("rechnungen herunterladen", "rechnungen heruntrladen"),
     ("パスワードを変更する", "パスワードを変更 する"),
     ("ｆｕｌｌ ｗｉｄｔｈ", "full width"),
-    ("x" * (LONGEST + 1), "X" * (LONGEST + 1)),
+    ("x" * (MAX_LETTERS + 1), "X" * (MAX_LETTERS + 1)),
 ]
 FAR = [
     ("css", "csv"),

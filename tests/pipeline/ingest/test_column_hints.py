@@ -3,7 +3,7 @@ import shlex
 import pytest
 import yaml
 
-from darklode.pipeline.ingest.column_hints import MOST_COLUMNS, guess_column, option, split_words
+from darklode.pipeline.ingest.column_hints import MAX_COLUMNS, guess_column, option, split_words
 from darklode.pipeline.ingest.columns import LOG_COLUMNS, QUERY_COLUMNS
 
 
@@ -33,7 +33,7 @@ def test_the_likeliest_column_is_the_one_that_a_person_would_take(
 
 
 def test_only_the_first_of_many_columns_are_looked_at() -> None:
-    many = [f"n{number}" for number in range(MOST_COLUMNS)]
+    many = [f"n{number}" for number in range(MAX_COLUMNS)]
     assert guess_column("text", ["text"], ["query", *many]) == "query"
     assert guess_column("text", ["text"], [*many, "query"]) is None
     assert guess_column("text", ["text"], ["query" * 20]) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.ingest.files import (
-    SMALL_BYTES,
+    MAX_HASHED_BYTES,
     FileChoice,
     InputFile,
     choose_documents,
@@ -29,7 +29,7 @@ def rewrite(path: Path, text: str) -> None:
     assert path.stat().st_mtime_ns == before.st_mtime_ns
 
 
-@pytest.mark.parametrize("length", [5, SMALL_BYTES, SMALL_BYTES + 1], ids=["tiny", "small", "large"])
+@pytest.mark.parametrize("length", [5, MAX_HASHED_BYTES, MAX_HASHED_BYTES + 1], ids=["tiny", "small", "large"])
 def test_the_fingerprint_follows_content_whatever_size_and_modification_time(tmp_path: Path, length: int) -> None:
     docs = folder(tmp_path, {"a.md": "a" * length, "2026-03-01.csv": "b" * length})
     os.utime(docs / "a.md", (1, 1))

@@ -107,15 +107,16 @@ def test_of_many_pages_the_first_are_read_and_decide_nothing(tmp_path: Path, mon
     reads: list[str] = []
     read = documents.read_prose
     monkeypatch.setattr(documents, "read_prose", lambda text, form: reads.append(text) or read(text, form))
-    for number in range(input_check.PAGES):
+    for number in range(input_check.MAX_CHECKED_PAGES):
         write(tmp_path / "docs" / f"{number:03}.md", "---\ntitle: [\n---\ntext")
     write(tmp_path / "docs" / "zz.md", "---\norg: x\n---\ntext\n")
     named = IngestSettings.model_validate({"documents": {"columns": {"tenant": "org"}}})
     (note,) = check_documents(str(tmp_path / "docs"), named)
     assert note.startswith(
-        f"{tmp_path / 'docs'}: {input_check.PAGES} of the first {input_check.PAGES} rows are unreadable"
+        f"{tmp_path / 'docs'}: {input_check.MAX_CHECKED_PAGES} of the first {input_check.MAX_CHECKED_PAGES} rows are "
+        "unreadable"
     )
-    assert len(reads) == input_check.PAGES
+    assert len(reads) == input_check.MAX_CHECKED_PAGES
 
 
 def test_a_folder_of_documents_is_no_log(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.ingest.files import PROSE
+from darklode.pipeline.ingest.files import PROSE_FORMATS
 from darklode.pipeline.ingest.inspect import FormatPreview, Kind, inspect_source
 from helpers.runs import SAMPLE
 
 
 def test_the_sample_has_all_it_needs() -> None:
-    assert inspect_source("documents", str(SAMPLE)).format in PROSE
+    assert inspect_source("documents", str(SAMPLE)).format in PROSE_FORMATS
     seen = inspect_source("queries", str(SAMPLE))
     assert (seen.files, seen.format, list(seen.missing)) == (1, "csv", [])
     assert not inspect_source("logs", str(SAMPLE / "impressions")).missing

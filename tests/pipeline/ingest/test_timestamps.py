@@ -9,7 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.ingest.timestamps import AMBIGUOUS, OUTSIDE, UNREADABLE, read_times
+from darklode.pipeline.ingest.timestamps import (
+    AMBIGUOUS_TIMESTAMP,
+    TIMESTAMP_OUT_OF_RANGE,
+    UNREADABLE_TIMESTAMP,
+    read_times,
+)
 from helpers.ingesting import write
 from helpers.log_ingesting import HEADER, at, logs_of
 
@@ -62,13 +67,13 @@ def test_times_far_away_do_not_stop_the_run(tmp_path: Path) -> None:
     got = logs_of(path, tmp_path / "run")
     assert [row["timestamp"].isoformat()[:10] for row in got.rows] == ["1990-01-01", "2100-12-31"]
     assert sorted(got.reasons, key=lambda reject: reject[1] or 0) == [
-        (OUTSIDE, 2),
-        (OUTSIDE, 3),
-        (UNREADABLE, 4),  # year 10000 in UTC
-        (OUTSIDE, 5),
-        (UNREADABLE, 6),
-        (OUTSIDE, 7),
-        (OUTSIDE, 10),
+        (TIMESTAMP_OUT_OF_RANGE, 2),
+        (TIMESTAMP_OUT_OF_RANGE, 3),
+        (UNREADABLE_TIMESTAMP, 4),  # year 10000 in UTC
+        (TIMESTAMP_OUT_OF_RANGE, 5),
+        (UNREADABLE_TIMESTAMP, 6),
+        (TIMESTAMP_OUT_OF_RANGE, 7),
+        (TIMESTAMP_OUT_OF_RANGE, 10),
     ]
 
 
@@ -86,24 +91,24 @@ def test_a_far_timestamp_of_parquet_is_no_other_time(unit: str) -> None:
     values = pa.array([2**62, -(2**62), None], pa.int64()).cast(pa.timestamp(unit))
     times, faults = read_times(values)
     assert times.null_count == 3
-    assert [(reason, hit.tolist()) for reason, hit in faults] == [(OUTSIDE, [True, True, False])]
+    assert [(reason, hit.tolist()) for reason, hit in faults] == [(TIMESTAMP_OUT_OF_RANGE, [True, True, False])]
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("2024010110", AMBIGUOUS),
-        ("2024010110.0", AMBIGUOUS),
-        ("2024123123", AMBIGUOUS),
+        ("2024010110", AMBIGUOUS_TIMESTAMP),
+        ("2024010110.0", AMBIGUOUS_TIMESTAMP),
+        ("2024123123", AMBIGUOUS_TIMESTAMP),
         ("2024013210", None),  # no such day: seconds
         ("20240101", None),
         ("2024-01-01t10:00", None),
-        ("20240101110", UNREADABLE),
-        ("202401011000", UNREADABLE),
-        ("20240101100000", UNREADABLE),
-        ("202401011003000", UNREADABLE),
-        ("2024-01-01510:00", UNREADABLE),
-        ("2024-01-01_10:00", UNREADABLE),
+        ("20240101110", UNREADABLE_TIMESTAMP),
+        ("202401011000", UNREADABLE_TIMESTAMP),
+        ("20240101100000", UNREADABLE_TIMESTAMP),
+        ("202401011003000", UNREADABLE_TIMESTAMP),
+        ("2024-01-01510:00", UNREADABLE_TIMESTAMP),
+        ("2024-01-01_10:00", UNREADABLE_TIMESTAMP),
     ],
 )
 def test_digits_are_read_where_they_mean_one_time(text: str, reason: str | None) -> None:

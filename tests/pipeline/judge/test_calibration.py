@@ -13,7 +13,14 @@ from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.judge.calibration import BINS, CALIBRATE, calibrate, fitted_thresholds, reliability_curve, wilson
+from darklode.pipeline.judge.calibration import (
+    CALIBRATE,
+    MAX_BINS,
+    calibrate,
+    fitted_thresholds,
+    reliability_curve,
+    wilson,
+)
 from darklode.pipeline.report.caveats import caveats
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.settings import Settings
@@ -155,7 +162,7 @@ def test_every_pair_is_in_one_bin_and_equal_probabilities_in_the_same(pairs: lis
     positive = np.array([label for _, label in pairs])
     curve = reliability_curve(probability, positive)
     assert curve.labels.sum() == len(pairs)
-    assert 1 <= len(curve.labels) <= BINS
+    assert 1 <= len(curve.labels) <= MAX_BINS
     assert (curve.highest[:-1] < curve.lowest[1:]).all()
     assert np.sum(curve.labels * curve.relevant_share) == pytest.approx(positive.sum())
     assert 0 <= curve.ece <= 1

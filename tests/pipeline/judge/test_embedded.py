@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.terms import TermSpace
-from darklode.pipeline.judge.embedded import FORMULA, WINDOW, EmbeddedJudge, SemanticSpace, best_window, row_products
+from darklode.pipeline.judge.embedded import (
+    FORMULA,
+    WINDOW_TERMS,
+    EmbeddedJudge,
+    SemanticSpace,
+    best_window,
+    row_products,
+)
 from darklode.pipeline.judge.port import PAIRS, REPLIES
 from darklode.pipeline.retrieve.retrievers.bm25 import Bm25
 from darklode.pipeline.retrieve.retrievers.port import Hits
@@ -221,7 +228,8 @@ SPACE = TermSpace([[" ".join(WORDS), WORDS[0], f"{WORDS[0]} {WORDS[1]}"]])
 
 def plain(query: set[int], text: list[int]) -> float:
     sums = [
-        sum(SPACE.idf[column] for column in query & set(text[start : start + WINDOW])) for start in range(len(text))
+        sum(SPACE.idf[column] for column in query & set(text[start : start + WINDOW_TERMS]))
+        for start in range(len(text))
     ]
     return float(max(sums, default=0.0))
 
@@ -244,7 +252,7 @@ def test_the_best_window_is_that_of_a_loop_over_all(chunks: list[str], queries: 
 def test_a_window_ends_after_its_last_term() -> None:
     weights = SPACE.count([f"{WORDS[0]} {WORDS[1]}"])
     weights.data = SPACE.idf[weights.indices].astype(np.float64)
-    between = [WORDS[2]] * (WINDOW - 2)
+    between = [WORDS[2]] * (WINDOW_TERMS - 2)
     inside = " ".join([WORDS[0], *between, WORDS[1]])
     outside = " ".join([WORDS[0], *between, WORDS[2], WORDS[1]])
     rows = np.arange(2)

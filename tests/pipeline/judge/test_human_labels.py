@@ -7,7 +7,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate
-from darklode.pipeline.judge.human_labels import STEP
+from darklode.pipeline.judge.human_labels import STEP_NAME
 from darklode.schemas.judging import JudgeSettings
 from helpers.calibrating import HEAD, calibrated, given_run
 from helpers.runs import execute, read
@@ -55,7 +55,7 @@ def test_every_row_is_a_label_or_a_reject_with_file_line_and_reason(run: Run, tm
         (16, "contradictory labels"),
         (18, "relevance is not a whole number from 0"),
     ]
-    assert {(row["file"], row["stage"], row["table"]) for row in rejects} == {("l.csv", STEP, "human_labels")}
+    assert {(row["file"], row["stage"], row["table"]) for row in rejects} == {("l.csv", STEP_NAME, "human_labels")}
     assert rejects[0]["payload"] == "a,q00,c1,maybe"
     (step,) = manifest.funnel
     assert (step.rows_in, step.rows_out, sum(step.dropped.values())) == (15, 2, 13)

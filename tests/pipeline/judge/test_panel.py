@@ -15,10 +15,10 @@ from sklearn.metrics import cohen_kappa_score
 
 from darklode.pipeline.base.agreement import alpha
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.judge.panel import NO_PROBABILITY, TIE, Panel, Vote, pairwise_kappa, panel_alpha
+from darklode.pipeline.judge.panel import NO_MEMBER_PROBABILITY, TIED_VOTE, Panel, Vote, pairwise_kappa, panel_alpha
 from darklode.pipeline.judge.port import REPLIES
 from darklode.pipeline.judge.stage import JUDGE, judge
 from darklode.pipeline.report.card import card
@@ -76,7 +76,7 @@ def test_a_tie_goes_to_the_mean_probability_if_every_vote_has_one() -> None:
     assert vote(said(True, 0.6), said(False, 0.1), weights=(9, 1))["relevant"] is True
     assert vote(said(True, 0.6), said(False, 0.1), threshold=0.3)["relevant"] is True
     tied = vote(said(True, 0.9), NO)
-    assert (tied["relevant"], tied["probability"], tied["error"]) == (None, None, TIE)
+    assert (tied["relevant"], tied["probability"], tied["error"]) == (None, None, TIED_VOTE)
     assert vote(said(True, 0.9), said(False, 0.4), NULL)["relevant"] is True
 
 
@@ -84,12 +84,12 @@ def test_the_mean_is_weighted_over_those_that_gave_a_probability() -> None:
     pooled = vote(said(False, 0.2), said(True, 0.8), NULL, rule="mean", weights=(1, 3, 5))
     assert (pooled["relevant"], pooled["probability"]) == (True, pytest.approx(0.65))
     unknown = vote(YES, YES, rule="mean")
-    assert (unknown["relevant"], unknown["error"]) == (None, NO_PROBABILITY)
+    assert (unknown["relevant"], unknown["error"]) == (None, NO_MEMBER_PROBABILITY)
     assert vote(said(True, 0.9), said(False, 0.1), rule="mean", weights=(0, 1))["relevant"] is False
 
 
 def test_a_label_without_a_probability_that_a_member_doubts_is_contradicted() -> None:
-    contradicted, tied = YES | {"contradicted": True}, YES | {"no_probability": TIED}
+    contradicted, tied = YES | {"contradicted": True}, YES | {"no_probability": TIED_REASON}
     assert vote(contradicted, YES, NO)["contradicted"] is True
     assert vote(tied, YES)["contradicted"] is True
     assert vote(YES, YES)["contradicted"] is None

@@ -24,7 +24,7 @@ TABLES_OF_PAIRS = ("mined_pairs", "triplets")
 @pytest.fixture(autouse=True)
 def _small_days_are_big(monkeypatch: pytest.MonkeyPatch) -> None:
     """Days of a small log are treated as those of a big one."""
-    monkeypatch.setattr(darklode.pipeline.mine.incremental_write, "SMALL_DAY", 1)
+    monkeypatch.setattr(darklode.pipeline.mine.incremental_write, "MIN_PATCHED_DAY_ROWS", 1)
 
 
 def in_order(rows: pa.Table) -> list[dict[str, object]]:

@@ -43,7 +43,7 @@ def made(
     """Pairs by clicks and by relevance, of query q of tenant t."""
     hop = OneHop(ClickSettings(**settings), before, seed)
     found = hop.pairs(connection, materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id"))
-    return rows(connection, found.click, "lot"), rows(connection, found.relevance, "negatives")
+    return rows(connection, found.click_pairs, "hash"), rows(connection, found.relevance_pairs, "negatives")
 
 
 def rows(connection: duckdb.DuckDBPyConnection, of: Relation, besides: str) -> list[dict[str, Any]]:

@@ -3,14 +3,14 @@
 import duckdb
 import pytest
 
-from darklode.pipeline.mine.tiers import LOTS, TIERS, tier_of
+from darklode.pipeline.mine.tiers import N_HASH_VALUES, TIERS, tier_of
 
 
 def tiers(pairs: int, seed: int, **shares: float) -> list[str]:
     """The tier of each of so many pairs, ten a query."""
     asked = f"(SELECT 't' AS tenant, range // 10 AS query_id, range AS positive_id FROM range({pairs})) q"
     with duckdb.connect() as connection:
-        given = {"seed": seed, "lots": LOTS} | shares
+        given = {"seed": seed, "n_hashes": N_HASH_VALUES} | shares
         rows = connection.execute(f"SELECT {tier_of('q')} FROM {asked}", given).fetchall()
     return [tier for (tier,) in rows]
 

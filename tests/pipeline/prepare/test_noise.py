@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.prepare.noise import PATTERNS, drop_noise
+from darklode.pipeline.prepare.noise import NOISE_PATTERNS, drop_noise
 from darklode.schemas.settings import CleanSettings
 from helpers.cleaning import cleaned, reasons, texts_of
 from helpers.runs import SHARED
@@ -98,7 +98,7 @@ def test_queries_are_not_noise(run: Run, text: str) -> None:
 
 
 def test_every_pattern_has_a_case() -> None:
-    assert set(PATTERNS) == {reason for _, reason in NOISE}
+    assert set(NOISE_PATTERNS) == {reason for _, reason in NOISE}
 
 
 COLLECTIONS = "cisi cranfield homedepot insuranceqa stackfaq trec-dl-2019 vaswani".split()

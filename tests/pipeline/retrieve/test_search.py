@@ -12,7 +12,7 @@ from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
 from darklode.pipeline.retrieve.retrievers.port import Retriever
-from darklode.pipeline.retrieve.search import RETRIEVAL, SEARCH, retrieval, search
+from darklode.pipeline.retrieve.search import RETRIEVAL_SCHEMA, SEARCH, retrieval, search
 from darklode.schemas.pooling import PoolSettings
 from helpers.runs import execute, put, read
 from helpers.searching import (
@@ -228,7 +228,7 @@ def search_with(run: Run, embedding: dict[str, object]) -> list[dict[str, object
 
 
 def test_before_the_first_search_there_is_nothing(run: Run) -> None:
-    assert retrieval(run).schema.equals(RETRIEVAL)
+    assert retrieval(run).schema.equals(RETRIEVAL_SCHEMA)
     assert retrieval(run).num_rows == 0
 
 

@@ -123,7 +123,7 @@ def many(run: Run, n: int = 4000) -> list[Row]:
 
 
 def test_a_folder_has_one_file_however_its_rows_come(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darklode.pipeline.triplets.mined.ROWS", 2)
+    monkeypatch.setattr("darklode.pipeline.triplets.mined.TEXT_BLOCK_ROWS", 2)
     sources = ["click_one_hop", "relevance_one_hop"]
     pairs = [{"query_id": f"q{n}", "positive_id": "a", "source": source} for n in range(5) for source in sources]
     sides: dict[str, str | None] = {"q1": "validation", "q3": "validation"}
@@ -235,7 +235,7 @@ def test_every_triplet_lies_in_the_folder_of_its_tenant_source_day_and_split(dat
     ]
     docs = [{"tenant": tenant, "doc_id": f"d{day}", "text": tenant} for tenant in tenants for day in (1, 2, 3)]
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("darklode.pipeline.triplets.mined.ROWS", data.draw(st.sampled_from([3, 1 << 14])))
+        patch.setattr("darklode.pipeline.triplets.mined.TEXT_BLOCK_ROWS", data.draw(st.sampled_from([3, 1 << 14])))
         run = Run(f"{folder}/run")
         give(run, pairs, docs, {f"q{n}": "x" for n in range(6)}, {"q1": "validation", "q4": "validation"})
         parts = publish(run).outputs["triplets"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import darklode.pipeline.triplets.pooled
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Tables
 from darklode.pipeline.base.chunk_texts import view
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import CHUNKS, POOL, QRELS, QUERIES, RANKINGS, TRIPLETS, VERDICTS
@@ -255,7 +255,7 @@ def test_triplets_are_those_of_a_literal_reading(
 
 def test_shards_elsewhere_make_the_same_parts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(darklode.pipeline.triplets.pooled, "SHARD_QUERIES", 4)
-    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK", 7)
+    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK_ROWS", 7)
     worlds = {f"t{number}": world(number) for number in range(10)}
     elsewhere, at_home = Elsewhere(run.store, 5), Run(str(tmp_path / "here"))
     here = made(at_home, worlds, apart=True)
@@ -435,7 +435,7 @@ def test_a_positive_that_the_judge_thinks_unlikely_is_not_learned_from_and_count
 def test_a_positive_that_its_log_probabilities_do_not_favour_is_not_learned_from(run: Run) -> None:
     """At 0 nothing is asked of the probability; people's labels stand."""
     doubted = likely(c00=None, c01=None, c02=None, c03=None)
-    contradicted, tied = {"contradicted": True}, {"no_probability": TIED}
+    contradicted, tied = {"contradicted": True}, {"no_probability": TIED_REASON}
     doubted.doubts = {("q", "c00"): contradicted, ("q", "c01"): tied, ("q", "c02"): {"contradicted": False}}
     doubted.doubts["q", "c03"] = contradicted
     doubted.people = {("q", "c03")}
@@ -494,7 +494,7 @@ def test_blocks_and_threads_change_no_byte(run: Run, monkeypatch: pytest.MonkeyP
     connect = duckdb.connect
     monkeypatch.setattr(duckdb, "connect", lambda config: connect(config=config | {"threads": 1}))
     assert made(run, worlds).outputs == whole.outputs
-    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK", 7)
+    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK_ROWS", 7)
     assert made(run, worlds).outputs == whole.outputs
     assert (written(run), len(rows) > 14) == (rows, True)
     assert run.tables("triplets").read("triplets").schema.equals(TRIPLETS.schema)

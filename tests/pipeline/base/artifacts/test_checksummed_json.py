@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from darklode.pipeline.base.artifacts.checksummed_json import KEY, dump_checksummed, load_checksummed
+from darklode.pipeline.base.artifacts.checksummed_json import CHECKSUM_KEY, dump_checksummed, load_checksummed
 
 CONTENT = {"stage": "ünï", "rows": 3, "facts": {"sha256": "", "empty": [], "none": None, "share": 0.1}}
 
@@ -12,7 +12,7 @@ CONTENT = {"stage": "ünï", "rows": 3, "facts": {"sha256": "", "empty": [], "no
 def test_what_was_sealed_is_read_and_is_plain_json() -> None:
     data = dump_checksummed(CONTENT)
     assert load_checksummed(data) == CONTENT
-    assert {name: value for name, value in json.loads(data).items() if name != KEY} == CONTENT
+    assert {name: value for name, value in json.loads(data).items() if name != CHECKSUM_KEY} == CONTENT
     assert load_checksummed(dump_checksummed({})) == {}
 
 

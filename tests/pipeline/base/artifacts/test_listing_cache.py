@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Store, Tables, listing_cache
-from darklode.pipeline.base.artifacts.listing_cache import MERGED
+from darklode.pipeline.base.artifacts.listing_cache import MERGED_MANIFESTS
 from darklode.pipeline.base.errors import ArtifactError
 from helpers.s3_server import asked
 from helpers.staged import qrels
@@ -64,7 +64,7 @@ def test_manifests_that_lie_together_save_their_own_requests(bucket: str, monkey
     run = Run(bucket)
     with run.lock():
         make(run, ONE, TWO)
-    assert Store(bucket).read(MERGED)
+    assert Store(bucket).read(MERGED_MANIFESTS)
     with asked() as seen:
         assert stand(bucket) == (True, True)
     assert [path for kind, path in seen if "/manifests/" in path] == []
@@ -85,7 +85,7 @@ def test_one_that_was_written_a_moment_ago_is_not_among_them(bucket: str) -> Non
     run = Run(bucket)
     with run.lock():
         make(run, ONE)
-    assert b"manifests/one" not in (Store(bucket).read(MERGED) or b"")
+    assert b"manifests/one" not in (Store(bucket).read(MERGED_MANIFESTS) or b"")
     assert stand(bucket)[0]
 
 
@@ -95,7 +95,7 @@ def test_one_that_was_written_a_moment_ago_is_not_among_them(bucket: str) -> Non
 )
 def test_damage_to_them_is_as_if_they_were_not_there(bucket: str, data: bytes) -> None:
     make(Run(bucket), ONE, TWO)
-    Store(bucket).write(MERGED, data)
+    Store(bucket).write(MERGED_MANIFESTS, data)
     assert stand(bucket) == (True, True)
 
 
@@ -128,4 +128,4 @@ def test_a_folder_keeps_nothing(tmp_path: Path) -> None:
     run = Run(str(tmp_path / "run"))
     with run.lock():
         make(run, ONE)
-    assert not (tmp_path / "run" / MERGED).exists()
+    assert not (tmp_path / "run" / MERGED_MANIFESTS).exists()

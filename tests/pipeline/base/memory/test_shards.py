@@ -11,8 +11,8 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.parts import PartIndex
 from darklode.pipeline.base.memory.shards import (
-    KEYS,
-    VECTORS,
+    KEYS_SUFFIX,
+    VECTORS_SUFFIX,
     Dtype,
     Layout,
     MappedVectors,
@@ -73,8 +73,8 @@ def shards(tmp_path: Path) -> Shards:
     """Three shards of 10, 0 and 30 vectors."""
     keys = {}
     for name, first, end in (("a", 0, 10), ("b", 10, 10), ("c", 10, 40)):
-        (tmp_path / f"{name}{VECTORS}").write_bytes(ROWS[first:end].astype("<f4").tobytes())
-        keys[f"{name}{KEYS}"] = keys_of(hashes(*range(first, end)))
+        (tmp_path / f"{name}{VECTORS_SUFFIX}").write_bytes(ROWS[first:end].astype("<f4").tobytes())
+        keys[f"{name}{KEYS_SUFFIX}"] = keys_of(hashes(*range(first, end)))
     index = PartIndex(lambda: sorted(keys), lambda name: keys[name], str(tmp_path))
     index.refresh()
 
@@ -103,7 +103,7 @@ def test_memory_given_back_comes_again(shards: Shards) -> None:
 
 def test_a_shard_is_opened_once_and_a_pruned_one_is_said(shards: Shards, tmp_path: Path) -> None:
     assert shards.shard(0) is shards.shard(0)
-    (tmp_path / f"c{VECTORS}").unlink()
+    (tmp_path / f"c{VECTORS_SUFFIX}").unlink()
     shards.take(np.arange(10))
     with pytest.raises(ArtifactError, match=r"c\.vectors was pruned"):
         shards.take(np.arange(12))

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.models import file_hashes
-from darklode.pipeline.base.models.file_hashes import FOLDER, LARGE, file_hash
+from darklode.pipeline.base.models.file_hashes import CACHE_FOLDER, MIN_CACHED_BYTES, file_hash
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(file_hashes, "_KNOWN", {})
+    monkeypatch.setattr(file_hashes, "_HASHES", {})
     monkeypatch.setattr(file_hashes, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(file_hashes, "default_root", lambda: str(tmp_path / "cache"))
-    return tmp_path / "cache" / FOLDER
+    return tmp_path / "cache" / CACHE_FOLDER
 
 
 def large(path: Path, number: int) -> str:
-    data = bytes([number]) * (LARGE + 5)
+    data = bytes([number]) * (MIN_CACHED_BYTES + 5)
     path.write_bytes(data)
     return sha256(data).hexdigest()
 
@@ -32,7 +32,7 @@ def test_a_file_is_hashed_whole_and_once(tmp_path: Path, cache: Path, monkeypatc
     assert kept.read_text() == wanted
     monkeypatch.setattr(file_hashes, "_read", lambda _: pytest.fail("it was read again"))
     assert file_hash(tmp_path / "one") == wanted
-    monkeypatch.setattr(file_hashes, "_KNOWN", {})
+    monkeypatch.setattr(file_hashes, "_HASHES", {})
     assert file_hash(tmp_path / "one") == wanted, "another process reads the cache"
 
 

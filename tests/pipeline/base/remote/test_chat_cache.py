@@ -11,7 +11,13 @@ from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote import chat_cache
-from darklode.pipeline.base.remote.chat_cache import MAX_TOKENS, Question, SingleFlight, UnreadableReply, parse_object
+from darklode.pipeline.base.remote.chat_cache import (
+    DEFAULT_MAX_TOKENS,
+    Question,
+    SingleFlight,
+    UnreadableReply,
+    parse_object,
+)
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from helpers.fake_chat import FakeChat
@@ -86,7 +92,7 @@ def test_a_reply_that_was_cut_off_is_not_asked_for_again(tmp_path: Path) -> None
 
 
 def test_what_is_kept_on_the_way_is_told_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_cache, "KEEP_SECONDS", 0)
+    monkeypatch.setattr(chat_cache, "STORE_SECONDS", 0)
     told: list[int] = []
     with Says() as server:
         asking(server, tmp_path).ask("who", questions(), told.append)
@@ -109,7 +115,7 @@ class SaysAtLength(Says):
 @pytest.mark.parametrize("affordable", [0, 1, 5])
 def test_calls_under_way_never_exceed_a_limit(given: dict[str, Any], affordable: int, tmp_path: Path) -> None:
     keys = [f"{number:032x}" for number in range(40)]
-    most = given.get("max_tokens") or given.get("max_completion_tokens") or MAX_TOKENS
+    most = given.get("max_tokens") or given.get("max_completion_tokens") or DEFAULT_MAX_TOKENS
     limit = affordable * most + most / 2
     with SaysAtLength(latency=0.05) as server:
         endpoint = Endpoint(
@@ -120,7 +126,9 @@ def test_calls_under_way_never_exceed_a_limit(given: dict[str, Any], affordable:
         one = SingleFlight(client, KeyedStore(str(tmp_path), KIND), {"model": "fake", **given})
         with pytest.raises(LimitReached, match="spending_limit"):
             one.ask("who", [replace(questions()[0], key=key) for key in keys])
-        sent = {name: value for name, value in ({"max_tokens": MAX_TOKENS} | given).items() if value is not None}
+        sent = {
+            name: value for name, value in ({"max_tokens": DEFAULT_MAX_TOKENS} | given).items() if value is not None
+        }
         if "max_completion_tokens" in given:
             sent.pop("max_tokens", None)
         assert all({name: body.get(name) for name in sent} == sent for body in server.bodies)

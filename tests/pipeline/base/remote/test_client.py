@@ -107,7 +107,7 @@ class ShakyBook(SpendingLedger):
 def test_spending_is_entered_while_calls_go_on_though_its_place_fails_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "KEEP_SECONDS", 0.02)
+    monkeypatch.setattr(client, "LEDGER_SECONDS", 0.02)
     book = ShakyBook(str(tmp_path), "judge fake")
 
     async def entered() -> Usage:

@@ -8,7 +8,7 @@ import pytest
 import trafilatura
 from lxml import html as lxml_html
 
-from darklode.pipeline.ingest.readers.html import NAVIGATION, OPTIONS, OUTSIDE_MAIN, read_html
+from darklode.pipeline.ingest.readers.html import NAVIGATION_REASON, OPTIONS_REASON, OUTSIDE_MAIN_REASON, read_html
 from helpers.html_pages import pages
 from helpers.ingesting import ingest
 
@@ -69,8 +69,8 @@ def test_removed_text_becomes_rejects(tmp_path: Path) -> None:
     got = ingest(tmp_path, {"p.html": page, "q.html": "<main>Only text.</main>"}, max_reject_share=0)
     assert [row["text"] for row in got.rows] == ["This page has a text.", "Only text."]
     assert [(row["reason"], row["file"], row["payload"]) for row in got.rejects] == [
-        (OPTIONS, "p.html", "Peru"),
-        (NAVIGATION, "p.html", "Home"),
-        (OUTSIDE_MAIN, "p.html", "Cookies? Yes"),
+        (OPTIONS_REASON, "p.html", "Peru"),
+        (NAVIGATION_REASON, "p.html", "Home"),
+        (OUTSIDE_MAIN_REASON, "p.html", "Cookies? Yes"),
     ]
     assert (got.funnel.rows_in, got.funnel.rows_out) == (5, 2)

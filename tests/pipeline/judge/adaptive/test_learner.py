@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct
 from sklearn.linear_model import LogisticRegression
 
 import darklode.pipeline.judge.adaptive.learner
-from darklode.pipeline.judge.adaptive.learner import RIDGE, ActiveLearner, fit_kernel, fit_linear, sigmoid
+from darklode.pipeline.judge.adaptive.learner import L2_PENALTY, ActiveLearner, fit_kernel, fit_linear, sigmoid
 from helpers.made_evidence import made
 
 DICE = np.random.default_rng(3)
@@ -16,7 +16,7 @@ DICE = np.random.default_rng(3)
 def test_the_linear_fit_is_a_ridge_logistic_regression() -> None:
     features = np.column_stack([np.ones(400), DICE.normal(size=(400, 3))])
     labels = (DICE.random(400) < sigmoid(features @ np.array([-1.0, 2.0, 0.0, -0.5]))).astype(float)
-    reference = LogisticRegression(C=1 / RIDGE, tol=1e-8).fit(features[:, 1:], labels)
+    reference = LogisticRegression(C=1 / L2_PENALTY, tol=1e-8).fit(features[:, 1:], labels)
     found = fit_linear(features, labels)
     assert found[1:] == pytest.approx(reference.coef_[0], abs=1e-2)
     assert found[0] == pytest.approx(reference.intercept_[0], abs=1e-2)

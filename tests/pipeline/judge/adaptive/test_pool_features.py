@@ -77,7 +77,7 @@ def test_queries_that_find_the_same_terms_are_alike(searched: Run) -> None:
 
 def test_only_the_nearest_queries_are_neighbours(searched: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     before = evidence(searched).similarity.toarray()
-    monkeypatch.setattr("darklode.pipeline.judge.adaptive.pool_features.NEIGHBORS", 1)
+    monkeypatch.setattr("darklode.pipeline.judge.adaptive.pool_features.MAX_NEIGHBORS", 1)
     nearest = evidence(searched).similarity.toarray()
     assert (before[0] > 0).sum() == 2
     np.testing.assert_allclose(nearest[0], [0, before[0, 1], 0])

@@ -8,7 +8,7 @@ import pytest
 
 from darklode.pipeline.judge.adaptive.pool_features import Evidence
 from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
-from darklode.pipeline.judge.adaptive.selection import FLOOR
+from darklode.pipeline.judge.adaptive.selection import MIN_JUDGED_SHARE
 from helpers.made_evidence import made
 
 
@@ -50,7 +50,7 @@ def test_no_query_starves() -> None:
     doubtful = replace(evidence, features=evidence.features - 5 * (evidence.query < 3)[:, None].astype(np.float32))
     asked = np.concatenate(run(doubtful, labels)[1])
     share = np.bincount(evidence.query[asked], minlength=evidence.n_queries) / np.diff(evidence.starts)
-    assert share.min() >= FLOOR * len(asked) / evidence.n_pairs
+    assert share.min() >= MIN_JUDGED_SHARE * len(asked) / evidence.n_pairs
     assert share.max() > 1.2 * share.mean()
 
 

@@ -6,7 +6,12 @@ import numpy as np
 from scipy import sparse
 
 from darklode.pipeline.judge.adaptive.pool_features import Evidence
-from darklode.pipeline.judge.adaptive.selection import ENOUGH, FLOOR, expected_gains, first_pairs_per_query
+from darklode.pipeline.judge.adaptive.selection import (
+    MAX_GAIN_DIVISOR,
+    MIN_JUDGED_SHARE,
+    expected_gains,
+    first_pairs_per_query,
+)
 from helpers.made_evidence import made
 
 
@@ -27,7 +32,7 @@ def test_the_first_find_of_a_query_counts_more_than_anothers_next_one() -> None:
 
 def test_from_some_finds_on_a_next_one_counts_the_same() -> None:
     evidence, labels = two_queries(), np.full(20, np.nan)
-    labels[: ENOUGH - 1] = 1
+    labels[: MAX_GAIN_DIVISOR - 1] = 1
     at_most = expected_gains(evidence, np.zeros(20), labels)
     labels[:10] = 1
     np.testing.assert_array_equal(expected_gains(evidence, np.zeros(20), labels), at_most)
@@ -46,7 +51,7 @@ def test_a_query_below_its_floor_is_owed_its_best_fused_ranks() -> None:
     asked = np.arange(20) < 10
     (numbers,) = np.nonzero(first_pairs_per_query(two_queries(), asked, 4))
     assert numbers.tolist() == [16, 17, 18, 19]  # half of 14 / 20 of ten pairs, the best four places
-    assert numbers.size == np.ceil(FLOOR * 14 / 20 * 10)
+    assert numbers.size == np.ceil(MIN_JUDGED_SHARE * 14 / 20 * 10)
 
 
 def test_nothing_is_owed_where_calls_are_even_and_never_more_than_is_left() -> None:

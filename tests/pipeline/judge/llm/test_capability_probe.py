@@ -15,7 +15,7 @@ from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote import client, replicas
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.llm.judge import LlmJudge
-from darklode.pipeline.judge.llm.logprobs import NOT_GIVEN
+from darklode.pipeline.judge.llm.logprobs import LOGPROBS_MISSING
 from darklode.pipeline.judge.llm.settings import LlmSettings
 from helpers.fake_chat import FakeChat, Request, at_random
 
@@ -229,7 +229,7 @@ def test_that_probabilities_will_be_missing_is_said_with_the_reason() -> None:
         assert form_of(server, said) == "choice"
     (line,) = said
     assert line.startswith("labels of fake will have no probability: with log-probabilities requested, it answered")
-    assert NOT_GIVEN in line
+    assert LOGPROBS_MISSING in line
 
 
 def test_a_kept_form_without_log_probabilities_is_said(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from darklode.pipeline.judge.llm.logprobs import (
-    IMPOSSIBLE,
+    LABEL_NOT_COVERED,
+    LOGPROBS_IMPOSSIBLE,
     NO_ALTERNATIVES,
-    NOT_FOUND,
     NoProbability,
     content_tokens,
     label_probabilities,
@@ -57,13 +57,13 @@ def test_probabilities_of_labels(
 @pytest.mark.parametrize(
     ("tokens", "why"),
     [
-        ([token("Well", Well=0.7, yes=0.1, no=0.2)], NOT_FOUND),
-        ([token("maybe", maybe=0.9, yes=0.1)], NOT_FOUND),
-        ([], NOT_FOUND),
+        ([token("Well", Well=0.7, yes=0.1, no=0.2)], LABEL_NOT_COVERED),
+        ([token("maybe", maybe=0.9, yes=0.1)], LABEL_NOT_COVERED),
+        ([], LABEL_NOT_COVERED),
         (plain("yes"), NO_ALTERNATIVES),
-        ([token("y", y=0.8, n=0.8), token("es", es=0.9)], IMPOSSIBLE),
-        ([{"token": "yes", "logprob": -0.5, "top_logprobs": [{"token": "no", "logprob": -0.5}]}], IMPOSSIBLE),
-        ([{"token": "yes", "logprob": 3.0, "top_logprobs": [{"token": "yes", "logprob": -1}]}], IMPOSSIBLE),
+        ([token("y", y=0.8, n=0.8), token("es", es=0.9)], LOGPROBS_IMPOSSIBLE),
+        ([{"token": "yes", "logprob": -0.5, "top_logprobs": [{"token": "no", "logprob": -0.5}]}], LOGPROBS_IMPOSSIBLE),
+        ([{"token": "yes", "logprob": 3.0, "top_logprobs": [{"token": "yes", "logprob": -1}]}], LOGPROBS_IMPOSSIBLE),
     ],
 )
 def test_tokens_without_a_probability_say_why(tokens: list[dict[str, Any]], why: str) -> None:

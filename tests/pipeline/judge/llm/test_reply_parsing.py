@@ -11,13 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.base.remote.call_errors import BadReply
 from darklode.pipeline.base.remote.chat import completion_of
 from darklode.pipeline.judge.llm import reply_parsing as reading
-from darklode.pipeline.judge.llm.logprobs import CONTRADICTED, IMPOSSIBLE, NO_ALTERNATIVES, NOT_FOUND, NOT_GIVEN
+from darklode.pipeline.judge.llm.logprobs import (
+    LABEL_CONTRADICTED,
+    LABEL_NOT_COVERED,
+    LOGPROBS_IMPOSSIBLE,
+    LOGPROBS_MISSING,
+    NO_ALTERNATIVES,
+)
 from darklode.pipeline.judge.llm.prompt import JudgePrompt, load_prompt
-from darklode.pipeline.judge.llm.reply_parsing import UNRECORDED, LlmReading, recall_replies, reply_batch
+from darklode.pipeline.judge.llm.reply_parsing import UNRECORDED_REASON, LlmReading, recall_replies, reply_batch
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS, REPLIES, Judge
@@ -142,7 +148,7 @@ def test_the_written_label_stands_against_its_log_probabilities(
 def test_a_grade_that_is_contradicted_stands(label: str, shares: dict[str, float]) -> None:
     (row,) = rows_of(read(completion(label, [token(label, **shares)]), OutputFormat("choice", True), GRADED))
     assert (row["grade"], row["relevant"], row["contradicted"]) == (int(label), int(label) > 1, True)
-    assert (row["probability"], row["expected_grade"], row["no_probability"]) == (None, None, CONTRADICTED)
+    assert (row["probability"], row["expected_grade"], row["no_probability"]) == (None, None, LABEL_CONTRADICTED)
 
 
 def logprobs(label: str, chosen: Any, **others: Any) -> dict[str, Any]:
@@ -155,19 +161,19 @@ def logprobs(label: str, chosen: Any, **others: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("chosen", "other", "why"),
     [
-        (0.0, 0.0, IMPOSSIBLE),
-        (0.9, 0.1, IMPOSSIBLE),
-        (0.5, 0.5, IMPOSSIBLE),
-        (-0.1, -0.2, IMPOSSIBLE),
-        (-0.7, 0.01, IMPOSSIBLE),
-        (math.nan, -1.0, IMPOSSIBLE),
-        (-0.3, math.nan, IMPOSSIBLE),
-        (math.inf, -1.0, IMPOSSIBLE),
-        (-math.inf, -math.inf, IMPOSSIBLE),
-        ("-0.1", -3.0, IMPOSSIBLE),
-        (10**400, -3.0, IMPOSSIBLE),
-        (math.log(0.5), math.log(0.5), TIED),
-        (math.log(0.2), math.log(0.7), CONTRADICTED),
+        (0.0, 0.0, LOGPROBS_IMPOSSIBLE),
+        (0.9, 0.1, LOGPROBS_IMPOSSIBLE),
+        (0.5, 0.5, LOGPROBS_IMPOSSIBLE),
+        (-0.1, -0.2, LOGPROBS_IMPOSSIBLE),
+        (-0.7, 0.01, LOGPROBS_IMPOSSIBLE),
+        (math.nan, -1.0, LOGPROBS_IMPOSSIBLE),
+        (-0.3, math.nan, LOGPROBS_IMPOSSIBLE),
+        (math.inf, -1.0, LOGPROBS_IMPOSSIBLE),
+        (-math.inf, -math.inf, LOGPROBS_IMPOSSIBLE),
+        ("-0.1", -3.0, LOGPROBS_IMPOSSIBLE),
+        (10**400, -3.0, LOGPROBS_IMPOSSIBLE),
+        (math.log(0.5), math.log(0.5), TIED_REASON),
+        (math.log(0.2), math.log(0.7), LABEL_CONTRADICTED),
     ],
 )
 def test_log_probabilities_that_cannot_be_are_dropped(label: str, chosen: Any, other: Any, why: str) -> None:
@@ -217,7 +223,13 @@ KEPT = pa.Table.from_pylist(
         {"relevant": False, "probability": 0.75, "contradicted": True, "raw_reply": "no", "completion_tokens": 200}
         | {"attempts": 1},
         {"relevant": False, "probability": 0.5, "raw_reply": "no", "completion_tokens": 1, "attempts": 1},
-        {"relevant": True, "contradicted": True, "no_probability": CONTRADICTED, "raw_reply": "yes", "attempts": 1},
+        {
+            "relevant": True,
+            "contradicted": True,
+            "no_probability": LABEL_CONTRADICTED,
+            "raw_reply": "yes",
+            "attempts": 1,
+        },
         {"relevant": True, "no_probability": NO_ALTERNATIVES, "raw_reply": "yes", "attempts": 1},
     ],
     REPLIES,
@@ -234,13 +246,25 @@ def test_what_earlier_versions_kept_is_read_as_it_would_be_kept_today() -> None:
     contradicted = [True, False, None, False, False, None, None, True, None, True, None]
     assert found["contradicted"].to_pylist() == contradicted
     assert found["probability"].to_pylist() == [None, 0.25, None, 0.75, 0.75, *[None] * 6]
-    reasons = [CONTRADICTED, None, NOT_FOUND, None, None, UNRECORDED, None, CONTRADICTED, TIED]
-    assert found["no_probability"].to_pylist() == [*reasons, CONTRADICTED, NO_ALTERNATIVES]
+    reasons = [
+        LABEL_CONTRADICTED,
+        None,
+        LABEL_NOT_COVERED,
+        None,
+        None,
+        UNRECORDED_REASON,
+        None,
+        LABEL_CONTRADICTED,
+        TIED_REASON,
+    ]
+    assert found["no_probability"].to_pylist() == [*reasons, LABEL_CONTRADICTED, NO_ALTERNATIVES]
     changed = ["contradicted", "probability", "no_probability"]
     assert found.drop_columns(changed).equals(KEPT.drop_columns(changed)), "no label is touched"
     within_json = brought_back(KEPT, OutputFormat("json", True))
-    assert within_json["no_probability"][2].as_py() == CONTRADICTED, "there the label was found behind the thoughts"
-    assert brought_back(KEPT, OutputFormat("choice", False))["no_probability"][5].as_py() == NOT_GIVEN
+    assert within_json["no_probability"][2].as_py() == LABEL_CONTRADICTED, (
+        "there the label was found behind the thoughts"
+    )
+    assert brought_back(KEPT, OutputFormat("choice", False))["no_probability"][5].as_py() == LOGPROBS_MISSING
     assert brought_back(found, OutputFormat("choice", True)).equals(found)
     assert brought_back(KEPT.slice(0, 0), OutputFormat("choice", True)).num_rows == 0
 
@@ -258,7 +282,7 @@ def test_a_label_that_an_earlier_version_dropped_stands() -> None:
     kept = pa.Table.from_pylist(said, REPLIES)
     found = brought_back(kept, OutputFormat("choice", True))
     assert found.schema.equals(REPLIES)
-    stands = {"error": None, "contradicted": True, "no_probability": CONTRADICTED}
+    stands = {"error": None, "contradicted": True, "no_probability": LABEL_CONTRADICTED}
     before = kept.to_pylist()
     changed = {1: stands | {"relevant": False}, 3: stands | {"relevant": True}}
     assert found.to_pylist() == [row | changed.get(number, {}) for number, row in enumerate(before)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.mine.admission.daily_statistics import HEAD, MARKS
+from darklode.pipeline.mine.admission.daily_statistics import MARKS_PER_DAY, N_HEAD_QUERIES
 from helpers.days import days, judged
 from helpers.runs import read
 from helpers.small_log import FIRST, Search
@@ -53,10 +53,14 @@ def test_marks_are_the_same_ids_every_day(run: Run) -> None:
 
 
 def test_marks_are_bounded(run: Run) -> None:
-    many = [Search("default", f"s{n}", n % 1440, f"q{n}", (f"d{n}",)) for n in range(MARKS + 50)]
+    many = [Search("default", f"s{n}", n % 1440, f"q{n}", (f"d{n}",)) for n in range(MARKS_PER_DAY + 50)]
     judged(run, {FIRST: many})
     kinds = [row["kind"] for row in read(run, "day_marks")]
-    assert [kinds.count(kind) for kind in ("query", "document", "pair")] == [MARKS, MARKS, HEAD]
+    assert [kinds.count(kind) for kind in ("query", "document", "pair")] == [
+        MARKS_PER_DAY,
+        MARKS_PER_DAY,
+        N_HEAD_QUERIES,
+    ]
 
 
 def test_a_day_that_stands_is_not_read_again(run: Run) -> None:

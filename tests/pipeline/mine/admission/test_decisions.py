@@ -6,7 +6,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.mine.admission.decisions import FILE, DecisionRequest, Decisions, identity
+from darklode.pipeline.mine.admission.decisions import JOURNAL_FILE, DecisionRequest, Decisions, identity
 
 DAY = "2026-03-11"
 MARKS = {DAY: "a", "2026-03-12": "b"}
@@ -28,7 +28,7 @@ def test_a_decision_is_recorded_with_time_and_reason(run: Run) -> None:
         "a",
     )
     assert one.at.endswith("+00:00")
-    assert (run.store.local or Path()).joinpath(FILE).exists()
+    assert (run.store.local or Path()).joinpath(JOURNAL_FILE).exists()
 
 
 def test_a_decision_can_be_changed_and_the_same_one_is_not_made_twice(run: Run) -> None:

@@ -35,11 +35,11 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 def placed(connection: duckdb.DuckDBPyConnection, *queries: Query) -> tuple[Relation, Relation]:
     """What `algorithm.number` makes: the queries, and their terms by place."""
     rows = [
-        {"q": q, "date": DAYS[day], "t": t, "importance": importance, "place": place}
+        {"q": q, "date": DAYS[day], "t": t, "importance": importance, "term_rank": term_rank}
         for q, (day, terms) in enumerate(queries)
-        for place, (t, importance) in enumerate(sorted(terms.items(), key=lambda one: (-one[1], one[0])), 1)
+        for term_rank, (t, importance) in enumerate(sorted(terms.items(), key=lambda one: (-one[1], one[0])), 1)
     ]
-    types = {"q": pa.int32(), "date": pa.date32(), "t": pa.int32(), "importance": pa.float32(), "place": pa.int32()}
+    types = {"q": pa.int32(), "date": pa.date32(), "t": pa.int32(), "importance": pa.float32(), "term_rank": pa.int32()}
     connection.register("given_terms", pa.Table.from_pylist(rows, pa.schema(types)))
     named = [{"q": q, "date": DAYS[day], "tenant": "t", "query_id": f"id{q}"} for q, (day, _) in enumerate(queries)]
     schema = pa.schema({"q": pa.int32(), "date": pa.date32(), "tenant": pa.string(), "query_id": pa.string()})
@@ -100,7 +100,10 @@ def test_an_importance_of_the_threshold_is_not_above_it(connection: duckdb.DuckD
 def test_a_relevance_key_is_the_set_of_the_best_four(connection: duckdb.DuckDBPyConnection) -> None:
     same, turned = {1: 0.9, 2: 0.8, 3: 0.7, 4: 0.6}, {1: 0.6, 2: 0.7, 3: 0.8, 4: 0.9}
     keys, _ = keyed(connection, (0, same), (1, turned), (1, {1: 0.9, 2: 0.8, 3: 0.7}))
-    assert connection.sql(f"SELECT len(terms), queries FROM {keys.sets} ORDER BY ALL").fetchall() == [(3, 1), (4, 2)]
+    assert connection.sql(f"SELECT len(terms), queries FROM {keys.top_sets} ORDER BY ALL").fetchall() == [
+        (3, 1),
+        (4, 2),
+    ]
 
 
 def test_nobody_lends_to_itself_and_a_pair_is_of_the_later_day(connection: duckdb.DuckDBPyConnection) -> None:

@@ -58,7 +58,7 @@ def test_documents_are_numbered_by_id_and_chunks_placed_by_theirs(run: Run) -> N
         assert found is not None
         documents = found.documents
         assert found.doc_ids.to_pylist() == ["y", "z"]
-        assert (documents.document_of_chunk.tolist(), documents.places.tolist(), documents.n) == (
+        assert (documents.document_of_chunk.tolist(), documents.chunk_id_rank.tolist(), documents.n) == (
             [1, 0, 1],
             [2, 0, 1],
             2,
@@ -66,7 +66,7 @@ def test_documents_are_numbered_by_id_and_chunks_placed_by_theirs(run: Run) -> N
 
 
 def test_the_tenant_used_last_stays_open_where_memory_is_short(corpus: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opened, "OPEN_CHUNKS", 2 * len(TEXTS))
+    monkeypatch.setattr(opened, "MAX_OPEN_CHUNKS", 2 * len(TEXTS))
     with OpenTenants(corpus.tables("chunks"), ranker()) as tenants:
         first, second = tenants.get("a"), tenants.get("b")
         assert tenants.get("a") is first

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.mine.relevance import ranking
 from darklode.pipeline.mine.relevance.ranking import (
-    FUSION,
+    RRF_K,
     Candidates,
     DocumentIndex,
     RankedDocuments,
@@ -25,7 +25,7 @@ from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.schemas.mining import RelevanceSettings
 from helpers.scripted_stream import replies
 
-DOCUMENTS = DocumentIndex(document_of_chunk=np.array([1, 0, 1, 2, 0]), places=np.array([0, 1, 2, 3, 4]), n=3)
+DOCUMENTS = DocumentIndex(document_of_chunk=np.array([1, 0, 1, 2, 0]), chunk_id_rank=np.array([0, 1, 2, 3, 4]), n=3)
 """Chunks 0 and 2 are of document 1, 1 and 4 of document 0, 3 of document 2."""
 
 
@@ -63,20 +63,20 @@ def test_first_chunks_of_documents() -> None:
 def test_a_document_is_nominated_by_its_best_chunk_and_its_rank_counts_documents() -> None:
     found = top_candidates([Fixed([0, 2, 1, 3])], ["0"], DOCUMENTS, top=2)
     assert (found.row.tolist(), found.doc.tolist()) == ([0, 1], [1, 0])
-    np.testing.assert_allclose(found.fused, [1 / (FUSION + 1), 1 / (FUSION + 2)], atol=1e-12)
+    np.testing.assert_allclose(found.fused, [1 / (RRF_K + 1), 1 / (RRF_K + 2)], atol=1e-12)
 
 
 def test_retrievers_are_fused_by_document_and_each_chunk_is_there_once() -> None:
     found = top_candidates([Fixed([0, 3]), Fixed([2, 1]), Fixed([0, 1])], ["0"], DOCUMENTS, top=2)
     assert found.row.tolist() == [0, 1, 2, 3]
     of = dict(zip(found.doc.tolist(), found.fused.tolist(), strict=True))
-    assert of[1] == pytest.approx(3 / (FUSION + 1))
-    assert of[0] == pytest.approx(2 / (FUSION + 2))
-    assert of[2] == pytest.approx(1 / (FUSION + 2))
+    assert of[1] == pytest.approx(3 / (RRF_K + 1))
+    assert of[0] == pytest.approx(2 / (RRF_K + 2))
+    assert of[2] == pytest.approx(1 / (RRF_K + 2))
 
 
 def test_lists_grow_for_those_queries_alone_that_have_too_few_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "FIRST_DEPTH", 1)
+    monkeypatch.setattr(ranking, "CHUNKS_PER_DOCUMENT", 1)
     retriever = Fixed([0, 1, 2, 3, 4], [0, 2, 1, 4, 3], [-1])
     found = top_candidates([retriever], ["0", "1", "2"], DOCUMENTS, top=2)
     assert retriever.asked == [(3, 2), (1, 5)]
@@ -89,7 +89,7 @@ def test_lists_grow_for_those_queries_alone_that_have_too_few_documents(monkeypa
 
 
 def test_long_lists_are_asked_for_in_few_queries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "CELLS", 10)
+    monkeypatch.setattr(ranking, "MAX_SEARCH_HITS", 10)
     retriever = Fixed([0, 1, 3], [3, 1, 0], [1, 0, 3])
     one = top_candidates([retriever], ["0", "1", "2"], DOCUMENTS, top=3)
     assert [n for n, _ in retriever.asked] == [2, 1]
@@ -109,7 +109,7 @@ def test_a_reply_without_a_probability_counts_by_its_label() -> None:
 
 
 def test_a_label_that_its_judge_doubts_counts_one_half() -> None:
-    doubts: list[dict[str, Any]] = [{"contradicted": True}, {"no_probability": TIED}, {"contradicted": False}]
+    doubts: list[dict[str, Any]] = [{"contradicted": True}, {"no_probability": TIED_REASON}, {"contradicted": False}]
     said = replies(*({"relevant": True} | one for one in doubts), {"relevant": False, "contradicted": True})
     np.testing.assert_array_equal(scores(said), [0.5, 0.5, 1.0, 0.5])
 

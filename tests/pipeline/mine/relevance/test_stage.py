@@ -271,7 +271,7 @@ def test_many_tenants_are_opened_again_where_memory_is_short(run: Run, monkeypat
     ranking(run, build)
     assert built == ["a", "b", "c"], "opened once for all days"
     before = files(run)
-    monkeypatch.setattr(opened, "OPEN_CHUNKS", 1)
+    monkeypatch.setattr(opened, "MAX_OPEN_CHUNKS", 1)
     built.clear()
     ranking(run, build, version="v2")
     assert built == [*names, *names]

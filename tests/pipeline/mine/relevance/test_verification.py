@@ -15,7 +15,7 @@ from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import Judge
-from darklode.pipeline.mine.relevance.verification import DRAWN, VERIFY, verify
+from darklode.pipeline.mine.relevance.verification import PAIRS_PER_SOURCE_AND_TIER, VERIFY, verify
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.schemas.mined_tables import LOG_QUERIES, MINED_PAIRS
 from darklode.schemas.mining import MiningSettings
@@ -222,12 +222,14 @@ def test_each_source_and_tier_has_a_sample_of_its_own_that_hardly_changes(run: R
     first = sampled(run, 6000, judge)
     sizes = {key: len(queries) for key, queries in first.items()}
     sources = ("click_one_hop", "relevance_multi_hop")
-    assert {sizes[source, tier] for source in sources for tier in ("median", "large")} == {DRAWN}
-    assert all(0 < sizes[source, "small"] < DRAWN for source in sources), "all there are of one query in 130"
-    assert len(judge.asked) == len(set().union(*first.values())) < 6 * DRAWN
+    assert {sizes[source, tier] for source in sources for tier in ("median", "large")} == {PAIRS_PER_SOURCE_AND_TIER}
+    assert all(0 < sizes[source, "small"] < PAIRS_PER_SOURCE_AND_TIER for source in sources), (
+        "all there are of one query in 130"
+    )
+    assert len(judge.asked) == len(set().union(*first.values())) < 6 * PAIRS_PER_SOURCE_AND_TIER
     grown = sampled(run, 6200, ScriptedJudge())
     assert {key: len(queries) for key, queries in grown.items()}.items() >= {
-        (source, "large"): DRAWN for source in sources
+        (source, "large"): PAIRS_PER_SOURCE_AND_TIER for source in sources
     }.items()
     kept = [len(first[key] & grown[key]) for key in first]
     assert all(kept[place] >= 0.9 * size for place, size in enumerate(sizes.values()))

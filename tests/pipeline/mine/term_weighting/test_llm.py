@@ -14,7 +14,7 @@ from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote import client
 from darklode.pipeline.base.remote.chat_cache import UnreadableReply
 from darklode.pipeline.mine.term_weighting.llm import (
-    PLANS,
+    REPLY_ROWS,
     LlmTermWeighter,
     importances,
     term_weighting_prompt,
@@ -178,8 +178,8 @@ def test_a_rerun_pays_only_for_what_is_missing(root: str) -> None:
 def test_replies_of_before_the_quoting_of_today_stand_where_the_query_was_shown_the_same(root: str) -> None:
     texts = ["reset key", "List<String>"]
     kept = {"query_hash": [content_hash(text) for text in texts], "reply": ['{"reset": 1}'] * 2, "error": [None] * 2}
-    rows = pa.table(kept).cast(pa.schema([PLANS.schema.field(name) for name in kept]))
-    KeyedStore(root, PLANS).append("llm planner 1 fake a0cb9a6c90e5c757", rows)
+    rows = pa.table(kept).cast(pa.schema([REPLY_ROWS.schema.field(name) for name in kept]))
+    KeyedStore(root, REPLY_ROWS).append("llm planner 1 fake a0cb9a6c90e5c757", rows)
     with FakeTermWeighter() as server:
         found = weigh(LlmTermWeighter(settings(server), root), *texts)
         assert found == {"reset key": {"reset": 1.0}, "List<String>": {"list string": 0.5}}

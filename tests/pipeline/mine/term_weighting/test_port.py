@@ -78,7 +78,7 @@ def test_another_weighter_recomputes_all(run: Run) -> None:
 
 def test_days_that_are_planned_elsewhere_have_the_same_terms(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port, "SHARD_QUERIES", 2)
-    monkeypatch.setattr(port, "QUERIES_AT_ONCE", 2)
+    monkeypatch.setattr(port, "QUERY_BATCH", 2)
     days = [["reset key", "the", "lost card"], ["key"], ["old card", "new card"], ["the badge", "blue badge"]]
     give(run, *days[:1])
     weigh(run, Counting())

@@ -124,7 +124,7 @@ def test_the_best_rows_of_any_scores(values: list[float], k: int, few: int) -> N
     blocks.reshape(-1)[: len(values)] = values
     expected = [row for row in np.argsort(-np.array(values), kind="stable")[:k] if values[row] > 0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("darklode.pipeline.retrieve.retrievers.bm25._FEW_CELLS", few)
+        patch.setattr("darklode.pipeline.retrieve.retrievers.bm25._MAX_CELLS_AT_ONCE", few)
         keys = np.sort(best_keys(blocks, k))
         assert (keys & 0xFFFFFFFF).tolist() == expected
 

@@ -36,7 +36,7 @@ def test_every_block_size_gives_the_plain_answer(
     vectors = made(seed, kind, n)
     queries = made(seed + 1, "smooth", n_queries)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "_CELLS", cells)
+        patch.setattr(candidates, "_BLOCK_SCORES", cells)
         ours = exact_search(queries, vectors, depth, CPU)
     same(ours, plain(queries, vectors, depth))
 
@@ -49,8 +49,8 @@ def test_any_length_gives_the_plain_answer(
 ) -> None:
     if engine == "torch":
         monkeypatch.setattr(exact, "gpu", lambda _: "cpu")
-    monkeypatch.setattr(candidates, "_CELLS", 600)
-    monkeypatch.setattr(torch_search, "_MOST_ROWS", 150)
+    monkeypatch.setattr(candidates, "_BLOCK_SCORES", 600)
+    monkeypatch.setattr(torch_search, "_MAX_BLOCK_ROWS", 150)
     vectors = made(1, "smooth", 500) * np.float32(longest)
     queries = (made(2, "smooth", 4).astype(np.float64) * length).astype(np.float32)
     same(exact_search(queries, vectors, 30, CPU), plain(queries, vectors, 30))
@@ -93,8 +93,8 @@ def test_every_shard_size_gives_the_plain_answer_of_a_tenants_chunks(
     queries = made(seed + 1, "smooth", 4)
     expected = plain(queries, everything[chosen].astype(dtype), 30)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "_CELLS", cells)
-        patch.setattr(torch_search, "_MOST_ROWS", cells // 4)
+        patch.setattr(candidates, "_BLOCK_SCORES", cells)
+        patch.setattr(torch_search, "_MAX_BLOCK_ROWS", cells // 4)
         if engine == "torch":
             patch.setattr(exact, "gpu", lambda _: "cpu")
         same(exact_search(queries, vectors, 30, CPU), expected)
@@ -133,7 +133,7 @@ def test_a_zero_query_finds_nothing_and_bad_ones_are_refused() -> None:
 def test_little_memory_means_more_passes_and_the_same_answer() -> None:
     vectors, queries = made(1, "smooth", 4000), made(2, "smooth", 1500)
     little = VectorSearchSettings(device="cpu", max_memory_mb=1)
-    assert 1500 * 20 * exact._SURVIVOR_BYTES > 1 << 19
+    assert 1500 * 20 * exact._BYTES_PER_HIT > 1 << 19
     same(exact_search(queries, vectors, 20, little), exact_search(queries, vectors, 20, CPU))
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource, resolve_tenant
 from darklode.schemas.adaptation import AdaptSettings
@@ -107,7 +107,7 @@ def test_a_label_that_its_judge_doubts_is_not_learned_from(tmp_path: Path) -> No
     run = build_to_adapt(tmp_path / "run")
     doubts: dict[str, dict[str, object]] = {
         "train-001": {"probability": None, "contradicted": True},
-        "train-002": {"probability": None, "no_probability": TIED},
+        "train-002": {"probability": None, "no_probability": TIED_REASON},
         "train-003": {"probability": None},
     }
     rows = [row | (doubts.get(row["query_id"], {}) if row["relevant"] else {}) for row in read(run, "verdicts")]
