@@ -30,7 +30,7 @@ OPSET = 18
 MAX_DIFFERENCE = 1e-4
 """Maximum absolute difference allowed between graph and model, both in float32."""
 
-READING = """\
+USAGE = """\
 from tokenizers import Tokenizer; from onnxruntime import InferenceSession
 Put about.json's `prompt` before each text, encode it by tokenizer.json, and give the graph its `inputs` as int64."""
 
@@ -61,7 +61,7 @@ def export(adapter: Adapter) -> float:
         prompt = model.prompts.get(model.default_prompt_name or "", "")
         _tokenizer(model).save(str(folder / TOKENIZER))
         inputs = _export_graph(model, [prompt + text for text in texts], folder / GRAPH)
-        about = {"prompt": prompt, "inputs": inputs, "output": OUTPUT, "how": READING}
+        about = {"prompt": prompt, "inputs": inputs, "output": OUTPUT, "how": USAGE}
         (folder / RECORD).write_text(json.dumps(about))
         difference = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
         if difference > MAX_DIFFERENCE:

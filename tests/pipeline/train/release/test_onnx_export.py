@@ -16,7 +16,7 @@ from darklode.pipeline.train.release import onnx_export
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.folder import save
 from darklode.pipeline.train.release.identity import fingerprint, record
-from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
+from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
 
@@ -73,7 +73,7 @@ def test_merged_lora_is_in_the_graph(adapted: Adapted, tmp_path: Path) -> None:
     weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     run = decided(adapted, tmp_path / "out", weights)
     save(run, adapted.base, model, adapt)
-    record(run, adapted.base, model, read_verdict(run.tables(VERDICT.name)), fingerprint(run.tables()))
+    record(run, adapted.base, model, read_verdict(run.tables(VERDICT_STAGE.name)), fingerprint(run.tables()))
     made = Adapter.open(run.store.url)
     onnx_export.export(made)
     assert same(made, tmp_path)
