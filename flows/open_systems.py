@@ -38,7 +38,7 @@ from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.serve.adapter_check import AdapterCheck
 from darklode.pipeline.serve.adapter_retriever import AdaptedBuilder
-from darklode.pipeline.serve.encoder_swap import ENCODER_SWAP_STAGE, ORDER, swap
+from darklode.pipeline.serve.encoder_swap import ENCODER_SWAP_STAGE, SORT_ORDER, swap
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.serve.release_gate import LiveAdapters, learned_queries
 from darklode.pipeline.serve.run_search import TenantIndex
@@ -306,7 +306,7 @@ def swap_report(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, 
         plan = run.plan(ENCODER_SWAP_STAGE, {}, inputs)
         if not plan.is_up_to_date:
             run.execute(plan, lambda _, output: swap(live, output, index=opened, base=base, adapted=adapted))
-        return run.tables("encoder_swap").read("encoder_swap").sort_by(ORDER), write_report_of(run)
+        return run.tables("encoder_swap").read("encoder_swap").sort_by(SORT_ORDER), write_report_of(run)
 
 
 LOG = """

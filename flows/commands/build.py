@@ -173,5 +173,5 @@ def show_audit(run: Run, settings: Settings) -> None:
     """Print each retriever's recall and contribution, over all tenants."""
     pool = settings.pool
     depths = {"depth": pool.depth, "search": pool.search_depth}
-    show(run_sql(run, AUDIT.format(shallow=statistics.SHALLOW, **depths)), "Retriever audit")
+    show(run_sql(run, AUDIT.format(shallow=statistics.RECALL_AT_10_SQL, **depths)), "Retriever audit")
     console.print(f"[dim]{AUDIT_NOTE}[/dim]\n")

@@ -155,13 +155,13 @@ def plan(
     from darklode.flows.prefect.progress import SilentReporter, reporting
     from darklode.pipeline.laws.label_plan import PlanRequest
     from darklode.pipeline.laws.page import plan_sentences
-    from darklode.pipeline.laws.plan_stage import PLAN
+    from darklode.pipeline.laws.plan_stage import PLAN_STAGE
 
     with answering(as_json) as answer:
         with reporting(SilentReporter() if as_json else reporter()):
             request = PlanRequest(budget, target, per_label, per_parameter, per_hour, per_gpu_hour)
             run = plan_laws(folder, request, batch=batch, queries=queries or ())
-        tables, manifest = run.tables(*PLAN.writes), run.manifest(PLAN)
+        tables, manifest = run.tables(*PLAN_STAGE.writes), run.manifest(PLAN_STAGE)
         assert manifest is not None
         answer.fact("plan", tables.read("law_plan").to_pylist())
         for sentence in plan_sentences(tables):

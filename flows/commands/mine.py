@@ -154,10 +154,10 @@ def _summarise(run: Run, settings: Settings) -> None:
     show(statistics.triplet_sources(tables), "Triplets")
     nights = statistics.nights(tables)
     show(nights.slice(max(0, nights.num_rows - NIGHTS)), "Last days of the log")
-    verdicts = statistics.confirmed(tables)
+    verdicts = statistics.verified_shares(tables)
     if verdicts.num_rows:
         show(verdicts, "Share that the judge calls relevant")
-    show(statistics.lenders(tables, settings.associate.max_lenders_per_query), "Associations")
+    show(statistics.association_counts(tables, settings.associate.max_lenders_per_query), "Associations")
     for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
     show_files(run, FILES)

@@ -22,7 +22,7 @@ from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.fit.requirements import check_parts
-from darklode.pipeline.train.release.tenants import TENANTS, TenantJob, save_head, tenant_folder
+from darklode.pipeline.train.release.tenants import TENANTS_STAGE, TenantJob, save_head, tenant_folder
 from darklode.pipeline.train.release.tenants import adapt_tenants as adapt_each
 from darklode.pipeline.train.release.unjudged import NO_JUDGES, UnjudgedJudges
 from darklode.schemas.adaptation import HEADS
@@ -121,7 +121,9 @@ def _step(  # noqa: PLR0913, PLR0917 (all that a tenant's training depends on)
             **({"where each begins": warm_start} if warm_start else {}),
         }
 
-    return Step(TENANTS, call(adapt_each, tenants=tenants, job=job), inputs, untracked=("job",), source=base.sources)
+    return Step(
+        TENANTS_STAGE, call(adapt_each, tenants=tenants, job=job), inputs, untracked=("job",), source=base.sources
+    )
 
 
 def format_summary(run: Run) -> str:

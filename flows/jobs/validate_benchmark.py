@@ -13,11 +13,11 @@ from darklode.pipeline.base.chunk_texts import tenants
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError, NotPublishable
 from darklode.pipeline.judge.calibration import fitted_thresholds
-from darklode.pipeline.validate.gate import GATE, gate, release, release_outcome, require_release
+from darklode.pipeline.validate.gate import GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
 from darklode.pipeline.validate.review.journal import FOLDER
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
-from darklode.pipeline.validate.stage import VALIDATE, validate
+from darklode.pipeline.validate.stage import VALIDATE_STAGE, validate
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.settings import Settings
 
@@ -73,7 +73,11 @@ def steps(run: Run, settings: Settings) -> list[Step]:
     sampling = REVIEW_SAMPLE_STAGE
     if judge.strategy == "adaptive":
         sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
-    validating = replace(VALIDATE, reads=(*VALIDATE.reads, "calibration")) if judge.threshold == "fitted" else VALIDATE
+    validating = (
+        replace(VALIDATE_STAGE, reads=(*VALIDATE_STAGE.reads, "calibration"))
+        if judge.threshold == "fitted"
+        else VALIDATE_STAGE
+    )
     return [
         Step(sampling, call(review_sample, settings.review, seed=seed)),
         Step(
@@ -83,7 +87,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
             source=run.store,
         ),
         Step(validating, call(_validate, settings.evaluate.only("n_resamples"), threshold=threshold, seed=seed)),
-        Step(GATE, call(gate, settings.validation)),
+        Step(GATE_STAGE, call(gate, settings.validation)),
     ]
 
 

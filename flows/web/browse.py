@@ -19,7 +19,7 @@ from darklode.pipeline.base.highlighting import Highlighter
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.browse.catalogue import Catalogue
-from darklode.pipeline.browse.filtering import PAGE, Listing, ListPage, ListRequest, choices, find_rows
+from darklode.pipeline.browse.filtering import PAGE_PARAMETER, Listing, ListPage, ListRequest, choices, find_rows
 from darklode.pipeline.browse.lists import CANDIDATES, OWN_TRIPLETS, TRIPLET, lists_of
 from darklode.pipeline.browse.overview import table_counts
 from darklode.pipeline.browse.query_detail import document_of, evidence, judged_pool, query_of
@@ -116,8 +116,8 @@ class Browser:
         """Template values of a list page: highlighted rows and parameters of the previous and next page."""
         request = list_page.request
         rows = [self._highlight_row(row, request.words) for row in list_page.rows]
-        before = {**address, PAGE: str(request.page - 1)} if request.page > 1 else None
-        after = {**address, PAGE: str(request.page + 1)} if request.page < list_page.pages else None
+        before = {**address, PAGE_PARAMETER: str(request.page - 1)} if request.page > 1 else None
+        after = {**address, PAGE_PARAMETER: str(request.page + 1)} if request.page < list_page.pages else None
         words = " ".join(request.words)
         return {"listing": listing, "page": list_page, "rows": rows, "words": words, "before": before, "after": after}
 
