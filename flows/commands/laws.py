@@ -150,7 +150,7 @@ def plan(
 ) -> None:
     """Compare gain and cost of more labels, other data, a larger model and deeper judging; choose queries to label."""
     from darklode.flows.console import reporter
-    from darklode.flows.jobs.plan_laws import BATCH, label_costs, plan_laws
+    from darklode.flows.jobs.plan_laws import NEXT_QUERIES_FILE, label_costs, plan_laws
     from darklode.flows.output import answering
     from darklode.flows.prefect.progress import SilentReporter, reporting
     from darklode.pipeline.laws.label_plan import PlanRequest
@@ -168,7 +168,7 @@ def plan(
             answer.say(sentence)
         answer.fact("costs", label_costs(run))
         n_candidates, n_planned = manifest.facts["candidates"], manifest.facts["wanted"]
-        n_chosen, batch_file = min(n_candidates, n_planned), run.store.path(BATCH)
+        n_chosen, batch_file = min(n_candidates, n_planned), run.store.path(NEXT_QUERIES_FILE)
         message = (
             f"Next queries to label: {batch_file} ({n_chosen:,} of {n_candidates:,} candidates; {n_planned:,} planned)."
         )

@@ -103,11 +103,11 @@ def train_towers(
 
 def _show_both(run: Run) -> None:
     from darklode.flows.console import console, printable, show
-    from darklode.pipeline.towers.dual import FOLDER
+    from darklode.pipeline.towers.dual import TOWERS_FOLDER
     from darklode.pipeline.towers.dual.folder import SCORES_SQL, sentence
 
     show(run.tables().sql(SCORES_SQL), "Trained and initial towers on the labelled test queries")
-    console.print(f"\n{printable(run.store.url)}/{FOLDER}: {printable(sentence(run.tables()))}.", soft_wrap=True)
+    console.print(f"\n{printable(run.store.url)}/{TOWERS_FOLDER}: {printable(sentence(run.tables()))}.", soft_wrap=True)
 
 
 def _show_student(run: Run) -> None:

@@ -29,7 +29,7 @@ from darklode.schemas.adaptation import HEADS
 from darklode.schemas.run_inputs import TenantAdaptersInputs
 from darklode.schemas.settings import Settings
 
-COUNTS = """
+TENANT_COUNTS_SQL = """
     SELECT coalesce(shipped, 'rejected') AS shipped, count(*) AS tenants, sum(queries) AS test_queries,
            avg(difference) AS mean_difference, min(low) AS lowest_low
     FROM adapted_tenants GROUP BY 1 ORDER BY 1
@@ -80,7 +80,7 @@ def adapt_tenants(
             judges.check(resolved.adapt.unjudged_budget, None)
         run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
-        reporter().table("Tenants by released encoder", run.tables("adapted_tenants").sql(COUNTS))
+        reporter().table("Tenants by released encoder", run.tables("adapted_tenants").sql(TENANT_COUNTS_SQL))
     return format_summary(run)
 
 

@@ -12,7 +12,7 @@ from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.runs import output_run, read_inputs, read_run, read_settings, update_inputs, write_run
 from darklode.flows.stage_runner import run_step
-from darklode.flows.vector_source import FILES, open_vector_source
+from darklode.flows.vector_source import VECTOR_FILE_SUFFIXES, open_vector_source
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import DoesNotFit
@@ -212,7 +212,7 @@ def _index_kind(run: Run) -> str:
 
 
 def _resolve_settings(source: str, values: Mapping[str, Any]) -> Settings:
-    return resolve(values) if source.endswith(FILES) else read_run(Run(source)).with_overrides(values)
+    return resolve(values) if source.endswith(VECTOR_FILE_SUFFIXES) else read_run(Run(source)).with_overrides(values)
 
 
 def _fetch_encoder(name: str, settings: Settings) -> EncoderKind:

@@ -15,7 +15,7 @@ from darklode.pipeline.laws.points import POINTS_STAGE, law_points
 from darklode.schemas.paths import to_absolute
 from darklode.schemas.run_inputs import LawsInputs
 
-FILES = (".csv", ".parquet")
+POINT_FILE_SUFFIXES = (".csv", ".parquet")
 
 
 def fit_laws(source: str, out: str | None = None) -> Run:
@@ -33,7 +33,7 @@ def fit_laws(source: str, out: str | None = None) -> Run:
         ArtifactError: `source` has no points, or `out` holds something else.
         InputError: a row of the file is invalid.
     """
-    file = to_absolute(source) if source.endswith(FILES) else None
+    file = to_absolute(source) if source.endswith(POINT_FILE_SUFFIXES) else None
     if file and out is None:
         raise CommandLineError("laws of a file need --out FOLDER")
     run = output_run(out or source, LawsInputs) if file else open_grid(source)

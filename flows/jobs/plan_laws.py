@@ -27,12 +27,12 @@ from darklode.pipeline.laws.plan_stage import PLAN_STAGE, PlanInputs, law_plan
 from darklode.pipeline.laws.points import POINTS_STAGE
 from darklode.pipeline.towers.queries import read_files
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE
-from darklode.pipeline.validate.review.journal import FOLDER as JOURNAL
+from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
 from darklode.schemas.law_tables import NEXT_QUERIES
 from darklode.schemas.run_inputs import LawsInputs
 from darklode.schemas.settings import Settings
 
-BATCH = "next_queries.csv"
+NEXT_QUERIES_FILE = "next_queries.csv"
 
 
 def plan_laws(folder: str, request: PlanRequest, *, batch: int | None = None, queries: Sequence[str] = ()) -> Run:
@@ -58,7 +58,7 @@ def plan_laws(folder: str, request: PlanRequest, *, batch: int | None = None, qu
             run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
         run.store.write(PAGE, page(run))
-        run.store.write(BATCH, _csv(run))
+        run.store.write(NEXT_QUERIES_FILE, _csv(run))
     return run
 
 
@@ -103,7 +103,7 @@ def _contents(inputs: PlanInputs) -> dict[str, str]:
         tables = all_tables(source.run)
         runs[f"other tables of {source.run.store.url}"] = key_of([tables.content(name) for name in OPTIONAL_TABLES])
     journals = {
-        f"the review of {source.run.store.url}": key_of(sorted(source.run.store.sizes(JOURNAL)))
+        f"the review of {source.run.store.url}": key_of(sorted(source.run.store.sizes(ANSWERS_FOLDER)))
         for source in inputs.judged
     }
     return runs | journals | {"the encoders": key_of([asdict(source) for source in inputs.models])}

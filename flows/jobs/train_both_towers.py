@@ -124,7 +124,7 @@ def _dual_inputs(base: BaseEncoder, settings: Settings) -> DualInputs:
 
 def hand_over(run: Run, base: BaseEncoder, settings: Settings, sources: list[str]) -> str:
     """Write the towers, card and views; returns the result in a sentence."""
-    from darklode.pipeline.towers.dual import FOLDER
+    from darklode.pipeline.towers.dual import TOWERS_FOLDER
     from darklode.pipeline.towers.dual.card import card
     from darklode.pipeline.towers.dual.folder import save, sentence
 
@@ -134,4 +134,4 @@ def hand_over(run: Run, base: BaseEncoder, settings: Settings, sources: list[str
     text = card(run, settings, dual_inputs, sources)
     run.store.write("README.md", text)
     executor().show(run, text.decode)
-    return f"{run.store.url}/{FOLDER}: {sentence(run.tables())}."
+    return f"{run.store.url}/{TOWERS_FOLDER}: {sentence(run.tables())}."

@@ -149,10 +149,10 @@ def teacher_pair(
 
 
 def _require_same_base(adapter: Adapter, encoder: SentenceTransformersSettings, tenant: str) -> None:
-    base_identity, recorded_ = identity(encoder), adapter.facts["base"]
+    base_identity, recorded_identity = identity(encoder), adapter.facts["base"]
     for name in base_identity.keys() - {"settings"}:
-        if base_identity[name] != recorded_[name]:
-            raise DoesNotFit(f"{adapter.store.url} was adapted from another encoder: {name} {recorded_[name]}")
+        if base_identity[name] != recorded_identity[name]:
+            raise DoesNotFit(f"{adapter.store.url} was adapted from another encoder: {name} {recorded_identity[name]}")
     if adapter.light:
         raise DoesNotFit(
             f"{adapter.store.url} is one tenant's head without an encoder; run `darklode adapt` for that tenant only"

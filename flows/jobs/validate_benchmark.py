@@ -15,7 +15,7 @@ from darklode.pipeline.base.errors import ArtifactError, NotPublishable
 from darklode.pipeline.judge.calibration import fitted_thresholds
 from darklode.pipeline.validate.gate import GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
-from darklode.pipeline.validate.review.journal import FOLDER
+from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE_STAGE, validate
 from darklode.schemas.evaluation import EvaluateSettings
@@ -61,7 +61,7 @@ def check_reviewed(run: Run, settings: dict[str, Any] | None = None) -> None:
     record, _ = read_benchmark(run)
     validation_settings = record.with_overrides(settings or {}).validation
     limits = (validation_settings.min_kappa, validation_settings.max_null_rate, validation_settings.min_recall)
-    if all(limit is None for limit in limits) and not run.store.sizes(FOLDER):
+    if all(limit is None for limit in limits) and not run.store.sizes(ANSWERS_FOLDER):
         raise ArtifactError(_no_labels(run))
 
 

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from darklode.flows.web.guard import BODY_BYTES
+from darklode.flows.web.guard import MAX_BODY_BYTES
 from darklode.flows.web.pages import Pages, Site, passage
 from darklode.pipeline.base.errors import ArtifactError, InputError
 from darklode.pipeline.base.highlighting import Highlighter
@@ -140,7 +140,7 @@ _MESSAGES = {
     400: ("Bad request", "The address is invalid."),
     404: ("Page not found", "Open the complete address that `darklode browse` printed."),
     405: ("Method not allowed", "These pages are read-only."),
-    413: ("Request too large", f"The limit is {BODY_BYTES:,} bytes."),
+    413: ("Request too large", f"The limit is {MAX_BODY_BYTES:,} bytes."),
     500: ("Internal error", "See the terminal in which `darklode browse` runs."),
 }
 _SITE = Site(_PAGES, _MESSAGES, lambda _request: "./", "Back to the run")

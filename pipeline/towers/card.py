@@ -13,7 +13,7 @@ from darklode.pipeline.towers.evaluation import TOWER_TEST_STAGE
 from darklode.pipeline.towers.folder import RETAINED_QUALITY_SQL, sentence
 from darklode.pipeline.towers.queries import QUERIES_STAGE
 from darklode.pipeline.towers.teacher_student import TeacherPair
-from darklode.pipeline.train.release.adapter import FOLDER
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER
 from darklode.pipeline.train.release.card import USAGE_NOTE, licence
 from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.schemas.settings import Settings
@@ -53,7 +53,7 @@ def card(run: Run, settings: Settings, pair: TeacherPair, sources: list[str]) ->
     ]
     sections = [
         *("## Limits", CAVEATS),
-        *("## How to use it", USAGE_NOTE.format(folder=FOLDER, off=recorded_difference(run))),
+        *("## How to use it", USAGE_NOTE.format(folder=ENCODER_FOLDER, off=recorded_difference(run))),
         *("## Settings that differ from the defaults", changed_settings(settings)),
         *("## Software", software(run), "## Licence", f"Of the initial model: `{cell(licence(pair.student))}`."),
     ]
@@ -73,7 +73,7 @@ def _tables(run: Run, tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
 def speeds(run: Run) -> pa.Table:
     """Parameters, ms per query and queries per second of teacher and student, and the student's size in MB."""
     facts = _facts(run, TOWER_TEST_STAGE.name)
-    size = sum(run.store.sizes(FOLDER, recursive=True).values())
+    size = sum(run.store.sizes(ENCODER_FOLDER, recursive=True).values())
     rows = [{"tower": name, **facts[name], "megabytes": None} for name in ("teacher", "student")]
     rows[1]["megabytes"] = round(size / 1e6, 3)
     return pa.Table.from_pylist(rows)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Store, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.validate.review.journal import FOLDER, AnswerJournal, current_answers
+from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER, AnswerJournal, current_answers
 from darklode.schemas.review_tables import REVIEWS
 
 _Floats = NDArray[np.float64]
@@ -149,7 +149,7 @@ REVIEWS_STAGE = Stage("reviews", 1, (), (REVIEWS.name,))
 
 def answers_fingerprint(store: Store) -> str:
     """Compute a fingerprint of a run's answers; each is an immutable file."""
-    return key_of(sorted(store.sizes(FOLDER).items()))
+    return key_of(sorted(store.sizes(ANSWERS_FOLDER).items()))
 
 
 def require_answers(run: Run) -> None:
@@ -169,7 +169,7 @@ def require_answers(run: Run) -> None:
     n_validated = sum(step.rows_in for step in manifest.funnel) if manifest else 0
     n_missing = max(sum(key not in known_answers for key in keys), n_validated - len(answers))
     if n_missing:
-        message = f"{run.store.path(FOLDER)} is missing {n_missing:,} of {n_validated:,} validated answers"
+        message = f"{run.store.path(ANSWERS_FOLDER)} is missing {n_missing:,} of {n_validated:,} validated answers"
         raise ArtifactError(f"{message}; restore the folder from a backup: there is no other copy")
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
-from darklode.pipeline.towers.dual import FOLDER
+from darklode.pipeline.towers.dual import TOWERS_FOLDER
 from darklode.pipeline.towers.dual.folder import SCORES_SQL, sentence
 from darklode.pipeline.towers.dual.stage import DualInputs
 from darklode.pipeline.towers.dual.triplets import TRIPLETS_STAGE
@@ -58,7 +58,7 @@ def card(run: Run, settings: Settings, inputs: DualInputs, sources: list[str]) -
         f"Trained on {', '.join(f'`{cell(source)}`' for source in sources)}: {counts}.",
     ]
     usage = USAGE_NOTE.format(
-        folder=FOLDER, least=dimensions[0], nested=list(dimensions), off=recorded_difference(run, FOLDER)
+        folder=TOWERS_FOLDER, least=dimensions[0], nested=list(dimensions), off=recorded_difference(run, TOWERS_FOLDER)
     )
     sections = [
         *("## Limits", CAVEATS),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
-from darklode.pipeline.towers.dual import FOLDER
+from darklode.pipeline.towers.dual import TOWERS_FOLDER
 from darklode.pipeline.towers.dual.evaluation import BEGINNING, TOWERS
 from darklode.pipeline.towers.dual.stage import DUAL_TRIALS_STAGE, DualInputs, best_towers
 from darklode.pipeline.train.fit.determinism import deterministic
@@ -42,7 +42,7 @@ def save(run: Run, inputs: DualInputs, dual: DualSettings, adapt: AdaptSettings)
     """
     manifest = run.manifest(DUAL_TRIALS_STAGE)
     mark = key_of(manifest.fingerprint if manifest else "", inputs.identity)
-    if is_up_to_date(run.store, mark, FOLDER):
+    if is_up_to_date(run.store, mark, TOWERS_FOLDER):
         return
     tables = run.tables(*DUAL_TRIALS_STAGE.writes, "adaptation_queries", TOWER_TRIPLETS.name)
     with deterministic(0):
@@ -50,7 +50,9 @@ def save(run: Run, inputs: DualInputs, dual: DualSettings, adapt: AdaptSettings)
         queries = probes(tables)
         texts = _texts(tables)
         expected = towers.encode(queries, queries=True), towers.encode(texts, queries=False)
-        save_folder(run.store, mark, towers.merged_query_tower(), _check_like((queries, texts), expected), {}, FOLDER)
+        save_folder(
+            run.store, mark, towers.merged_query_tower(), _check_like((queries, texts), expected), {}, TOWERS_FOLDER
+        )
 
 
 def _texts(tables: Tables) -> list[str]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.types import Layers
 
-RECORD, FOLDER, ADAPTER_FOLDER = "adapter.json", "query_encoder", "adapter"
-SAVED_RECORD = f"{FOLDER}/darklode.json"
+RECORD, ENCODER_FOLDER, ADAPTER_FOLDER = "adapter.json", "query_encoder", "adapter"
+SAVED_RECORD = f"{ENCODER_FOLDER}/darklode.json"
 """Which encoder was saved and how its vectors differ from training; not part of the hashed weights."""
 
 HEAD_FILE = f"{ADAPTER_FOLDER}/adapter.safetensors"
@@ -93,7 +93,7 @@ class Adapter:
     @property
     def files(self) -> str:
         """The folder whose files determine its vectors."""
-        return ADAPTER_FOLDER if self.light else FOLDER
+        return ADAPTER_FOLDER if self.light else ENCODER_FOLDER
 
     @property
     def ships(self) -> bool:
@@ -141,14 +141,14 @@ class Adapter:
     def on_disk(self) -> Iterator[Path]:
         """A local path of the encoder folder; a temporary copy if it is stored remotely."""
         if self.store.local is not None:
-            yield self.store.local / FOLDER
+            yield self.store.local / ENCODER_FOLDER
             return
         with TemporaryDirectory(prefix="darklode-adapter-") as scratch:
-            for name in self.store.sizes(FOLDER, recursive=True):
+            for name in self.store.sizes(ENCODER_FOLDER, recursive=True):
                 path = Path(scratch, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(self.store.read(name) or b"")
-            yield Path(scratch, FOLDER)
+            yield Path(scratch, ENCODER_FOLDER)
 
 
 @lru_cache(maxsize=1)

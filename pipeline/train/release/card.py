@@ -12,7 +12,7 @@ from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
 from darklode.pipeline.base.models.local import locate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.release.adapter import FOLDER
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER
 from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE
 from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
@@ -87,7 +87,7 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
     ]
     last = [
         *("## Limits", CAVEATS),
-        *("## How to use it", USAGE_NOTE.format(folder=FOLDER, off=recorded_difference(run))),
+        *("## How to use it", USAGE_NOTE.format(folder=ENCODER_FOLDER, off=recorded_difference(run))),
         *("## Settings that differ from the defaults", changed_settings(settings)),
         *("## Software", software(run), "## Licence", f"Of the base: `{cell(licence(encoder))}`."),
     ]

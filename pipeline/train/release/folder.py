@@ -21,7 +21,7 @@ from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, load_best_trial
-from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, FOLDER, SAVED_RECORD
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, ENCODER_FOLDER, SAVED_RECORD
 from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
@@ -67,7 +67,7 @@ def compare_vectors(texts: Sequence[str], expected: Floats) -> Check:
 
 
 def save_folder(
-    store: Store, mark: str, model: Any, check: Check, alone: Mapping[str, bytes], folder: str = FOLDER
+    store: Store, mark: str, model: Any, check: Check, alone: Mapping[str, bytes], folder: str = ENCODER_FOLDER
 ) -> None:
     """Replace an encoder folder and `adapter/`, and write their record last.
 
@@ -101,7 +101,7 @@ def probes(tables: Tables) -> list[str]:
 
 
 def _record(folder: str) -> str:
-    return SAVED_RECORD.replace(FOLDER, folder)
+    return SAVED_RECORD.replace(ENCODER_FOLDER, folder)
 
 
 def _write_file(store: Store, name: str, data: bytes) -> int:
@@ -109,7 +109,7 @@ def _write_file(store: Store, name: str, data: bytes) -> int:
     return len(data)
 
 
-def recorded_difference(run: Run, folder: str = FOLDER) -> float:
+def recorded_difference(run: Run, folder: str = ENCODER_FOLDER) -> float:
     """Recorded maximum absolute difference between the folder's vectors and those of training."""
     return float(json.loads(run.store.read(_record(folder)) or b"{}")["difference"])
 
@@ -119,7 +119,7 @@ def _mark(run: Run, base: BaseEncoder) -> str:
     return key_of([manifest.fingerprint for manifest in manifests if manifest], base.identity)
 
 
-def is_up_to_date(store: Store, mark: str, folder: str = FOLDER) -> bool:
+def is_up_to_date(store: Store, mark: str, folder: str = ENCODER_FOLDER) -> bool:
     """Whether a complete folder with this fingerprint exists."""
     record: dict[str, Any] = json.loads(store.read(_record(folder)) or b"{}")
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from darklode.flows.cli import app
 from darklode.flows.jobs.fit_laws import fit_laws
-from darklode.flows.jobs.plan_laws import BATCH, plan_laws
+from darklode.flows.jobs.plan_laws import NEXT_QUERIES_FILE, plan_laws
 from darklode.flows.jobs.registry import write_report_of
 from darklode.flows.runs import write_inputs, write_run
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
@@ -100,7 +100,7 @@ def test_a_budget_buys_labels_and_a_file_becomes_a_batch_that_build_reads(folder
     rows = {row["option"]: row for row in read(run, "law_plan")}
     assert rows["budget"]["amount"] == pytest.approx(500)
     assert rows["budget"]["gain"] == pytest.approx((300 / 1024) ** 0.5 - (300 / 1524) ** 0.5, abs=0.01)
-    with Path(run.store.path(BATCH)).open(newline="") as file:
+    with Path(run.store.path(NEXT_QUERIES_FILE)).open(newline="") as file:
         chosen = list(csv.DictReader(file))
     assert len(chosen) == 2
     assert chosen[0].keys() == {"query_id", "query", "tenant"}

@@ -8,7 +8,8 @@ from darklode.flows.jobs.build_index import update_index
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.index import residual_kmeans
 from darklode.pipeline.index.semantic_ids import ADDED_ERROR_FACT, SEMANTIC_IDS_STAGE, _disambiguate
-from helpers.indexed import TEXTS, clustered, copied, put_vectors
+from helpers.indexed import IDS as TEXTS
+from helpers.indexed import clustered, copied, put_vectors
 from helpers.runs import read
 
 

@@ -10,7 +10,7 @@ from darklode.flows import open_systems
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift
 from darklode.pipeline.serve.registry import ADAPTERS_FOLDER, REGISTRY_FILE, AdapterRegistry
-from darklode.pipeline.train.release.adapter import FOLDER, RECORD, Adapter
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD, Adapter
 from darklode.pipeline.train.release.identity import weights_hash
 from helpers.adapted import TENANT
 
@@ -91,7 +91,7 @@ def test_a_damaged_copy_is_not_gone_back_to(shipped: Path, tmp_path: Path) -> No
     root, run = tmp_path / "registry", shipped / "run"
     first = released(root, shipped / "adapter", run)
     released(root, again(shipped / "adapter", tmp_path / "second", "b" * 16), run)
-    Store(str(root)).write(f"{ADAPTERS_FOLDER}/{first}/{FOLDER}/modules.json", b"[]")
+    Store(str(root)).write(f"{ADAPTERS_FOLDER}/{first}/{ENCODER_FOLDER}/modules.json", b"[]")
     with pytest.raises(ArtifactError, match="is damaged; release that adapter again"):
         AdapterRegistry(str(root)).rollback(TENANT)
     assert states(root)["b" * 16] == "released"

@@ -11,7 +11,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE
-from darklode.pipeline.train.release.adapter import FOLDER, Adapter, read_record
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, Adapter, read_record
 from darklode.pipeline.train.release.identity import (
     DATA_TABLES,
     DEPTH,
@@ -62,9 +62,9 @@ def test_a_folder_without_a_record_is_no_adapter(tmp_path: Path, run: Run) -> No
         Adapter.open(str(tmp_path))
     run.store.write("adapter.json", b"{ broken")
     assert read_record(run.store) == {}
-    run.store.write(f"{FOLDER}/model", b"1")
+    run.store.write(f"{ENCODER_FOLDER}/model", b"1")
     before = weights_hash(run.store)
-    run.store.write(f"{FOLDER}/model", b"2")
+    run.store.write(f"{ENCODER_FOLDER}/model", b"2")
     assert weights_hash(run.store) != before
 
 

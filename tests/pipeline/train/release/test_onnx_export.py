@@ -41,7 +41,7 @@ np.save(sys.argv[3], InferenceSession(f"{folder}/model.onnx").run([about["output
 
 
 def of_graph_alone(adapter: Adapter, to: Path) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    folder = adapter.store.path(onnx_export.FOLDER)
+    folder = adapter.store.path(onnx_export.ONNX_FOLDER)
     command = [sys.executable, "-c", ALONE, folder, json.dumps(TEXTS), str(to)]
     done = subprocess.run(command, capture_output=True, check=False, env={})
     assert done.returncode == 0, done.stderr.decode()
