@@ -217,7 +217,7 @@ class _Candidates:
         both = pa.concat_tables([generated_queries.cast(held_out_queries.schema), held_out_queries])
         with self.tables.connect() as connection:
             connection.register("numbered_queries", both.append_column("n", pa.array(np.arange(both.num_rows))))
-            return connection.sql(f"FROM {near_keys(connection, Relation('numbered'))}").to_arrow_table()
+            return connection.sql(f"FROM {near_keys(connection, Relation('numbered_queries'))}").to_arrow_table()
 
     @property
     def is_near_held_out(self) -> Mask:

@@ -109,7 +109,7 @@ def test_texts_from_outside_are_data(tmp_path: Path) -> None:
 
         def text_tables(self) -> Iterator[pa.Table]:
             said = ['"}\n{"index": {}}', "\t\x01\u2028ünd 'x'"]
-            yield pa.table(dict.fromkeys(vector_export.TEXT_COLUMNS.names, said), schema=vector_export.TEXT_COLUMNS)
+            yield pa.table(dict.fromkeys(vector_export.TEXT_SCHEMA.names, said), schema=vector_export.TEXT_SCHEMA)
 
     class Vectors:
         class encoder:  # noqa: N801
