@@ -34,7 +34,7 @@ from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.fit.stage import TRAIN
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE
 from darklode.pipeline.train.release.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSearchSettings
@@ -125,7 +125,7 @@ def adapt(run: Run, out: Run, cache: str, method: str, seed: int) -> Trial:
     for step in steps(base, settings):
         began = time.process_time()
         out.execute(step.plan(out), step.execute)
-        seconds = time.process_time() - began if step.stage is TRAIN else seconds
+        seconds = time.process_time() - began if step.stage is TRAIN_STAGE else seconds
     rows = out.tables("evaluation_queries").read("evaluation_queries")
     rows = rows.filter(pc.equal(rows["measure"], "nDCG@10")).sort_by("query_id")
     verdict = read_verdict(out.tables("adapter_verdict"))

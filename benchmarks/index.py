@@ -34,11 +34,11 @@ from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.index.build import BUILD
+from darklode.pipeline.index.build import INDEX_STAGE
 from darklode.pipeline.index.faiss_io import faiss, one_thread
-from darklode.pipeline.index.recall import RECALL, SPEED, held_out_recall
+from darklode.pipeline.index.recall import RECALL_STAGE, SPEED_FACT, held_out_recall
 from darklode.pipeline.index.record import IndexOrigin, record
-from darklode.pipeline.index.source import ROWS, StoredVectors, truncate_and_normalize
+from darklode.pipeline.index.source import ROW_SCHEMA, StoredVectors, truncate_and_normalize
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, CachedTexts, cache_id, hash_queries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -120,7 +120,7 @@ def make_vectors(real: Floats, queries: Floats, root: Path, count: int) -> Store
     stored = StoredVectors(MINILM, CacheSettings(root=str(root / "cache")), None)
     names = pa.array([f"t{number:08}" for number in range(count)])
     hashes = [md5(str(number).encode(), usedforsecurity=False).hexdigest() for number in range(count)]
-    pq.write_table(pa.Table.from_arrays([names, names, pa.array(hashes)], schema=ROWS), root / "names.parquet")
+    pq.write_table(pa.Table.from_arrays([names, names, pa.array(hashes)], schema=ROW_SCHEMA), root / "names.parquet")
     with stored.memory().writer(MINILM.encoder_id(), real.shape[1]) as writer:
         for block, vectors in enumerate(perturbed(real, count)):
             writer.add(hashes[block * BLOCK : block * BLOCK + len(vectors)], vectors)
@@ -155,9 +155,12 @@ def exact_rates(source: MadeVectors, dimensions: int) -> dict[str, float]:
 
 def index_figures(run: Run) -> tuple[float, float, float, int]:
     """Recall@10, recall@100, queries per second, and bytes of the index in memory."""
-    rows, manifest = held_out_recall(run.tables("index_recall").read("index_recall"))["base"], run.manifest(RECALL)
+    rows, manifest = (
+        held_out_recall(run.tables("index_recall").read("index_recall"))["base"],
+        run.manifest(RECALL_STAGE),
+    )
     assert manifest is not None
-    return rows[10]["recall"], rows[100]["recall"], manifest.facts[SPEED], run.store.size("index.faiss") or 0
+    return rows[10]["recall"], rows[100]["recall"], manifest.facts[SPEED_FACT], run.store.size("index.faiss") or 0
 
 
 def measure(real: Floats, queries: Floats, root: Path, count: int) -> list[ResultTable]:
@@ -173,7 +176,14 @@ def measure(real: Floats, queries: Floats, root: Path, count: int) -> list[Resul
     other = Run(str(root / "eight"))
     for part in ("manifests", "tables"):
         shutil.copytree(Path(run.store.url) / part, Path(other.store.url) / part)
-    execute(other, [step for step in steps(other, source, settings[EIGHT_BITS], None) if step.stage in {BUILD, RECALL}])
+    execute(
+        other,
+        [
+            step
+            for step in steps(other, source, settings[EIGHT_BITS], None)
+            if step.stage in {INDEX_STAGE, RECALL_STAGE}
+        ],
+    )
     figures[EIGHT_BITS] = index_figures(other)
     update_seconds = execute(run, update_steps(run, moved, settings[DEFAULT], origin))
     search = search_table(count, exact_rates(source, real.shape[1]), figures, real.shape[1])

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from darklode.flows import interrupt
 from darklode.flows.commands.options import application
 from darklode.flows.console import console, errors
-from darklode.flows.interrupt import INTERRUPTED, STOPPED
+from darklode.flows.interrupt import INTERRUPTED_EXIT_CODE, INTERRUPTED_MESSAGE
 
 COMMANDS = (
     "demo init build mine generate deploy evaluate adapt adapters train-towers entropy laws plan-scale index serve "
@@ -118,8 +118,8 @@ def run_guarded() -> int:
 
         return explain(error, debug=DEBUG in arguments)
     except SystemExit as stop:  # typer exits this way after printing usage errors
-        if stop.code == INTERRUPTED:
-            errors.print(STOPPED)
+        if stop.code == INTERRUPTED_EXIT_CODE:
+            errors.print(INTERRUPTED_MESSAGE)
         return stop.code if isinstance(stop.code, int) else 1
     return 0
 

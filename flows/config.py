@@ -22,7 +22,7 @@ from darklode.schemas.settings import Settings
 
 DEFAULT_PRESET = "embedded"
 
-BESIDES = ("paths", "preset")
+NON_SETTING_KEYS = ("paths", "preset")
 """Keys of a settings file that are no settings; `read_project` reads them."""
 
 
@@ -55,7 +55,7 @@ def file_settings(file: Path) -> dict[str, Any]:
     Raises:
         SettingsError: as for `read_config`.
     """
-    values = {key: value for key, value in read_config(file).items() if key not in BESIDES}
+    values = {key: value for key, value in read_config(file).items() if key not in NON_SETTING_KEYS}
     return resolve_paths(values, file.absolute().parent, Settings)
 
 
@@ -202,12 +202,12 @@ def _wrong_value(value: Any) -> str:
     return "" if "://" in shown and {"@", "?"} & set(shown) else f" (got {shown})"
 
 
-PATHS = ("docs", "queries", "logs", "out", "mined")
+PATH_NAMES = ("docs", "queries", "logs", "out", "mined")
 
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """Paths of a settings file, by the names in `PATHS`, and its preset.
+    """Paths of a settings file, by the names in `PATH_NAMES`, and its preset.
 
     Relative paths start at the file's folder, so they do not depend on the working folder.
     """
@@ -245,7 +245,7 @@ def read_project(config: str | Path | None, preset: str | None = None) -> Config
     """Paths and preset of a settings file; no paths without a file. `preset` overrides the file's.
 
     Raises:
-        SettingsError: the file cannot be read, or has a path that is not in `PATHS`.
+        SettingsError: the file cannot be read, or has a path that is not in `PATH_NAMES`.
         CommandLineError: unknown preset.
     """
     if preset is not None and preset not in presets():
@@ -254,10 +254,10 @@ def read_project(config: str | Path | None, preset: str | None = None) -> Config
         return ConfigFile({}, preset or DEFAULT_PRESET)
     config = Path(config)
     values = read_config(config)
-    _check_sections({key: value for key, value in values.items() if key not in BESIDES})
+    _check_sections({key: value for key, value in values.items() if key not in NON_SETTING_KEYS})
     paths = values.get("paths") or {}
     if not isinstance(paths, Mapping):
-        raise SettingsError(f"{config}: paths holds {', '.join(PATHS)}")
+        raise SettingsError(f"{config}: paths holds {', '.join(PATH_NAMES)}")
     resolved_paths = {name: _path(config, name, value) for name, value in paths.items() if value is not None}
     return ConfigFile(resolved_paths, preset or str(values.get("preset") or DEFAULT_PRESET))
 
@@ -270,7 +270,7 @@ def _check_sections(values: Mapping[str, Any]) -> None:
 
 
 def _path(config: Path, name: str, value: Any) -> str:
-    if name not in PATHS:
+    if name not in PATH_NAMES:
         raise SettingsError(f"{config}: there is no paths.{name}; {nearest(f'paths.{name}', _setting_paths())}")
     if "://" in str(value):
         return str(value)
@@ -278,4 +278,4 @@ def _path(config: Path, name: str, value: Any) -> str:
 
 
 def _setting_paths() -> list[str]:
-    return [f"paths.{name}" for name in PATHS]
+    return [f"paths.{name}" for name in PATH_NAMES]

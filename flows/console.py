@@ -37,8 +37,8 @@ errors = Console(stderr=True, highlight=False)
 CELL_CHARACTERS = 100
 NAME_CHARACTERS = 20  # first columns up to this width are not wrapped
 MIDDLE_CHARACTERS = 18  # maximum width of text columns between the first and the last on a narrow terminal
-WIDE = 100
-UNPRINTABLE = {"Cc", "Cs"}  # control characters and surrogates
+WIDE_COLUMNS = 100
+UNPRINTABLE_CATEGORIES = {"Cc", "Cs"}  # control characters and surrogates
 
 
 class _ProgressWithNotes(Progress):
@@ -169,7 +169,7 @@ def show_rows(rows: Iterable[Mapping[str, object]], columns: Mapping[str, bool],
     for index, (name, number) in enumerate(columns.items()):
         first, last = index == 0, index == len(columns) - 1
         no_wrap = number or (first and all(len(row[0]) <= NAME_CHARACTERS for row in cells))
-        width = None if number or first or last or console.width >= WIDE else MIDDLE_CHARACTERS
+        width = None if number or first or last or console.width >= WIDE_COLUMNS else MIDDLE_CHARACTERS
         side: Any = "right" if number else "left"
         table.add_column(printable(name), justify=side, no_wrap=no_wrap, overflow="fold", max_width=width)
     for row in cells:
@@ -209,4 +209,4 @@ def printable(text: str) -> str:
 
 def escape_for_terminal(text: str) -> str:
     """Replace terminal control characters in untrusted text; keeps rich markup."""
-    return "".join("�" if category(char) in UNPRINTABLE and char != "\n" else char for char in text)
+    return "".join("�" if category(char) in UNPRINTABLE_CATEGORIES and char != "\n" else char for char in text)

@@ -6,7 +6,7 @@ from darklode.flows.console import errors, print_error
 from darklode.pipeline.base.artifacts.store import s3_failure
 from darklode.pipeline.base.errors import DarklodeError
 
-UNEXPECTED = "this is a bug: run the same command with --debug to see where it occurs"
+UNEXPECTED_ERROR_ADVICE = "this is a bug: run the same command with --debug to see where it occurs"
 
 
 def explain(error: Exception, *, debug: bool) -> int:
@@ -30,4 +30,4 @@ def messages(error: Exception) -> list[str]:
     if sentence := s3_failure(error):
         return [sentence]
     first = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
-    return [f"{type(error).__name__}: {first}; {UNEXPECTED}"]
+    return [f"{type(error).__name__}: {first}; {UNEXPECTED_ERROR_ADVICE}"]

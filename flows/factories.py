@@ -18,7 +18,7 @@ from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
-from darklode.pipeline.towers.dual import FOLDER as BOTH
+from darklode.pipeline.towers.dual import TOWERS_FOLDER
 from darklode.schemas.judging import JUDGES, JudgeSettings
 from darklode.schemas.kinds import OfKind, UnknownKind, nearest
 from darklode.schemas.pooling import RETRIEVERS
@@ -157,10 +157,13 @@ def both_towers(name: str) -> SentenceTransformersSettings | None:
     if not isinstance(inputs, TowersInputs) or inputs.stage != 1:
         return None
     if run.store.local is None:
-        raise SettingsError(f"models are loaded from local folders: copy {run.store.path(BOTH)} and name the copy")
-    prompts = json.loads(run.store.read(f"{BOTH}/config_sentence_transformers.json") or b"{}").get("prompts", {})
+        raise SettingsError(
+            f"models are loaded from local folders: copy {run.store.path(TOWERS_FOLDER)} and name the copy"
+        )
+    config = json.loads(run.store.read(f"{TOWERS_FOLDER}/config_sentence_transformers.json") or b"{}")
+    prompts = config.get("prompts", {})
     return SentenceTransformersSettings(
-        model=str(run.store.local / BOTH),
+        model=str(run.store.local / TOWERS_FOLDER),
         query_prompt=prompts.get("query", ""),
         document_prompt=prompts.get("document", ""),
     )

@@ -8,9 +8,9 @@ import signal
 import threading
 from types import FrameType
 
-AGAIN_SECONDS = 0.05
-INTERRUPTED = 130  # exit code of shells after Ctrl-C
-STOPPED = "interrupted; run the same command again to resume"
+RETRY_SECONDS = 0.05  # between attempts to stop during an import
+INTERRUPTED_EXIT_CODE = 130  # exit code of shells after Ctrl-C
+INTERRUPTED_MESSAGE = "interrupted; run the same command again to resume"
 
 _stop_requested = threading.Event()
 
@@ -34,7 +34,7 @@ def _remember(number: int, frame: FrameType | None) -> None:
     _stop_requested.set()
     if not _is_importing(frame):
         raise KeyboardInterrupt
-    again = threading.Timer(AGAIN_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
+    again = threading.Timer(RETRY_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
     again.daemon = True
     again.start()
 

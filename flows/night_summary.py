@@ -56,7 +56,7 @@ def decide(run: Run, history: History, request: DecisionRequest) -> None:
     Decisions(run.store).add(request.decisions(history.marks()))
 
 
-HELD = """
+HELD_DAYS_SQL = """
     SELECT CAST(date AS VARCHAR) AS date, tenant, rows, array_to_string(reasons, '; ') AS reasons,
            CASE WHEN count(*) OVER (PARTITION BY date) = 1 THEN CAST(date AS VARCHAR)
                 ELSE concat(tenant, ':', CAST(date AS VARCHAR)) END AS name
@@ -73,7 +73,7 @@ def report_held_days(run: Run) -> None:
     admitted = run.manifest(ADMIT_DAYS)
     if admitted and admitted.facts.get(LEFT_OUT_FACT) == {}:
         return
-    rows = run.tables("log_days").sql(HELD)
+    rows = run.tables("log_days").sql(HELD_DAYS_SQL)
     if not rows.num_rows:
         return
     reporter().table("Days held back", rows.drop_columns(["name"]))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from darklode.flows import factories
-from darklode.flows.open_systems import BASE, index_settings, open_adapters, open_index_check, resolve_encoder
+from darklode.flows.open_systems import BASE_SYSTEM, index_settings, open_adapters, open_index_check, resolve_encoder
 from darklode.flows.runs import folder_kind, read_run
 from darklode.flows.vector_source import open_vector_source
 from darklode.pipeline.base.artifacts import Run
@@ -63,7 +63,7 @@ def open_service(
         CommandLineError: an encoder does not encode queries for these vectors.
         DoesNotFit: an encoder was adapted from another one, or for another tenant.
     """
-    names = list(encoders) or [BASE]
+    names = list(encoders) or [BASE_SYSTEM]
     if len(set(names)) != len(names) or len(names) > MAX_ENCODERS:
         raise CommandLineError("give at most two different --encoder")
     run = Run(folder)
@@ -103,13 +103,13 @@ class NamedSystems:
             CommandLineError: a folder without a model.
         """
         adapters = open_adapters(names)
-        models = {name: _model(name, settings) for name in names if name != BASE and name not in adapters}
+        models = {name: _model(name, settings) for name in names if name != BASE_SYSTEM and name not in adapters}
         return cls(names, adapters, models)
 
     def encoders(self, settings: Settings) -> dict[str, EncoderKind]:
         """The encoder whose vectors each system searches, by name."""
         adapter_names = [name for name in self.names if name not in self.models]
-        base = resolve_encoder(BASE, settings, self.adapters) if adapter_names else None
+        base = resolve_encoder(BASE_SYSTEM, settings, self.adapters) if adapter_names else None
         return {name: model for name in self.names if (model := self.models.get(name, base))}
 
 

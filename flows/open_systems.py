@@ -38,7 +38,7 @@ from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.serve.adapter_check import AdapterCheck
 from darklode.pipeline.serve.adapter_retriever import AdaptedBuilder
-from darklode.pipeline.serve.encoder_swap import ENCODER_SWAP_STAGE, ORDER, swap
+from darklode.pipeline.serve.encoder_swap import ENCODER_SWAP_STAGE, SORT_ORDER, swap
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.serve.release_gate import LiveAdapters, learned_queries
 from darklode.pipeline.serve.run_search import TenantIndex
@@ -47,7 +47,7 @@ from darklode.schemas.run_inputs import IndexInputs, TrainedInputs
 from darklode.schemas.setting_names import merge
 from darklode.schemas.settings import Settings
 
-BASE, BM25, ALL = "base", "bm25", "all"
+BASE_SYSTEM, BM25, ALL_TENANTS = "base", "bm25", "all"
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def open_index(
 
 def open_adapters(encoders: Sequence[str]) -> dict[str, Adapter]:
     """The adapters among names of encoders, by name."""
-    return {name: Adapter.open(name) for name in encoders if name != BASE and is_adapter(Run(name))}
+    return {name: Adapter.open(name) for name in encoders if name != BASE_SYSTEM and is_adapter(Run(name))}
 
 
 def systems(
@@ -124,7 +124,7 @@ def resolve_encoder(name: str, settings: Settings, adapters: Mapping[str, Adapte
     Raises:
         CommandLineError: `base` is ambiguous.
     """
-    if name != BASE:
+    if name != BASE_SYSTEM:
         return factories.encoder(name, settings)
     candidates: list[EncoderKind] = [adapter.base for adapter in adapters.values()] or [
         as_kind(section, EncoderKind) for section in settings.encoders.values()
@@ -192,7 +192,7 @@ def live_adapters(
         ArtifactError: the run has no such tenant.
     """
     run, own_tenant = check.index.source.run.store.url, check.adapter.tenant
-    other_tenants = check.index.source.tenants() if tuple(shared) == (ALL,) else sorted(set(shared))
+    other_tenants = check.index.source.tenants() if tuple(shared) == (ALL_TENANTS,) else sorted(set(shared))
     with ExitStack() as stack:
         comparisons = []
         for tenant in [own_tenant, *(tenant_name for tenant_name in other_tenants if tenant_name != own_tenant)]:
@@ -200,7 +200,7 @@ def live_adapters(
             if tenant == own_tenant and (live is None or live.id == check.adapter.id):
                 continue
             index = check.index if tenant == own_tenant else stack.enter_context(open_index(run, tenant))[0]
-            base = _neural(BASE, check.adapter.base, check.settings)
+            base = _neural(BASE_SYSTEM, check.adapter.base, check.settings)
             old = AdaptedBuilder(base, live) if live else base
             learned = learned_queries([check.adapter, *([live] if live else [])])
             live_name = f"the live adapter {live.id}" if live else "the base"
@@ -306,17 +306,17 @@ def swap_report(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, 
         plan = run.plan(ENCODER_SWAP_STAGE, {}, inputs)
         if not plan.is_up_to_date:
             run.execute(plan, lambda _, output: swap(live, output, index=opened, base=base, adapted=adapted))
-        return run.tables("encoder_swap").read("encoder_swap").sort_by(ORDER), write_report_of(run)
+        return run.tables("encoder_swap").read("encoder_swap").sort_by(SORT_ORDER), write_report_of(run)
 
 
-LOG = """
+LOG_QUERIES_SQL = """
     SELECT query, CAST(sum(searches) AS BIGINT) AS searches FROM query_spellings WHERE tenant = $tenant
     GROUP BY query ORDER BY query
 """
-BUILD = """
+BUILD_QUERIES_SQL = """
     SELECT DISTINCT text AS query, CAST(NULL AS BIGINT) AS searches FROM queries WHERE tenant = $tenant ORDER BY query
 """
-FILE = """
+FILE_QUERIES_SQL = """
     SELECT text AS query, CAST(sum(count) AS BIGINT) AS searches FROM raw_queries WHERE tenant = $tenant
     GROUP BY text ORDER BY text
 """
@@ -325,7 +325,11 @@ FILE = """
 def _queries_of_run(index: TenantIndex) -> pa.Table:
     """Columns query and searches: spellings of a log with their counts, or queries of a build with null."""
     run = index.source.run
-    tables, select = (run.tables("query_spellings"), LOG) if index.source.mined else (run.tables("queries"), BUILD)
+    tables, select = (
+        (run.tables("query_spellings"), LOG_QUERIES_SQL)
+        if index.source.mined
+        else (run.tables("queries"), BUILD_QUERIES_SQL)
+    )
     with tables.connect(select) as connection:
         return connection.sql(select, params={"tenant": index.tenant}).to_arrow_table()
 
@@ -336,5 +340,5 @@ def _queries_of_file(file: Path, settings: Settings, tenant: str) -> pa.Table:
     with tempfile.TemporaryDirectory(prefix="darklode-queries-") as scratch:
         run = Run(scratch)
         run.execute(run.plan(INGEST_QUERIES, {}), lambda _, output: ingest_queries(str(file), output, ingest_settings))
-        with run.tables("raw_queries").connect(FILE) as connection:
-            return connection.sql(FILE, params={"tenant": tenant}).to_arrow_table()
+        with run.tables("raw_queries").connect(FILE_QUERIES_SQL) as connection:
+            return connection.sql(FILE_QUERIES_SQL, params={"tenant": tenant}).to_arrow_table()

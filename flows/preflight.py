@@ -48,7 +48,7 @@ NO_DECISIONS = DecisionRequest()
 Check = Callable[[], Iterable[str]]
 """Returns notes, one sentence each; raises a DarklodeError for what would stop the command."""
 
-CACHED = (("verdicts", "judge"), ("embeddings", "encoder"), ("plans", "planner"))
+CACHED_ANSWER_FOLDERS = (("verdicts", "judge"), ("embeddings", "encoder"), ("plans", "planner"))
 """Folders of the cache with answers of remote models, and what an owner is called there."""
 
 
@@ -291,7 +291,7 @@ def _is_cached(part: KindSection, cache: CacheSettings) -> bool:
     model = getattr(part, "model", "")
     if not model:
         return False
-    stores = [(PartFiles(cache.root, top, owner, ()), f"{owner}_id") for top, owner in CACHED]
+    stores = [(PartFiles(cache.root, top, owner, ()), f"{owner}_id") for top, owner in CACHED_ANSWER_FOLDERS]
     return any(model in str(record[name]) for store, name in stores for record in store.records())
 
 

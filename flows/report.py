@@ -12,12 +12,12 @@ def write_report(run: Run, job: Job) -> str:
     Raises:
         ArtifactError: the job's folders have no report.
     """
-    from darklode.pipeline.report.page import FILE, filled_sections, page
+    from darklode.pipeline.report.page import REPORT_FILE, filled_sections, page
     from darklode.pipeline.report.source import open_source
 
     inputs, settings = read_inputs(run), read_settings(run)
     if not job.sections:
         raise ArtifactError(f"{run.store.url} holds {inputs.description}, which has no report")
     with open_source(run, settings, job.stages(run, inputs, settings)) as source:
-        run.store.write(FILE, page(source, list(filled_sections(source, job.sections))))
-    return f"{run.store.url}/{FILE}"
+        run.store.write(REPORT_FILE, page(source, list(filled_sections(source, job.sections))))
+    return f"{run.store.url}/{REPORT_FILE}"

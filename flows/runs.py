@@ -19,14 +19,14 @@ if TYPE_CHECKING:  # slow to import, and commands such as `list` need neither
     from darklode.schemas.settings import Settings
 
 INPUTS, SETTINGS = "inputs.json", "settings.yaml"
-PATHS = ("docs", "queries", "logs")
+INPUT_PATH_FIELDS = ("docs", "queries", "logs")
 """Fields of `inputs.json` whose path `write_run` checks for credentials and makes absolute."""
 
-ADAPTERS = {"adapter", "tenant-adapters", "comparison"}
+ADAPTER_KINDS = {"adapter", "tenant-adapters", "comparison"}
 """Kinds of folders that `darklode adapt` makes."""
 
 N_NAMED = 3
-AGAIN = "run the command that made the run again"
+RERUN_ADVICE = "run the command that made the run again"
 
 
 def existing(url: str) -> Run:
@@ -56,7 +56,7 @@ def is_adapter(run: Run) -> bool:
     """Whether a folder may hold an adapted or distilled query encoder; both towers of stage 1 are no such encoder."""
     content = run.store.read_object(INPUTS)
     kind = content.get("kind")
-    return kind in ADAPTERS or (kind == "towers" and content.get("stage") != 1)
+    return kind in ADAPTER_KINDS or (kind == "towers" and content.get("stage") != 1)
 
 
 def read_inputs(run: Run) -> Inputs:
@@ -75,7 +75,7 @@ def read_inputs(run: Run) -> Inputs:
     try:
         content = load_checksummed(data)
     except ValueError as error:
-        raise ArtifactError(f"{path} is damaged ({' '.join(str(error).split())}); {AGAIN}") from error
+        raise ArtifactError(f"{path} is damaged ({' '.join(str(error).split())}); {RERUN_ADVICE}") from error
     if "kind" not in content:
         raise ArtifactError(
             f"{path} has no key `kind`: an earlier version of Darklode wrote it. Run the command again with a new "
@@ -85,7 +85,7 @@ def read_inputs(run: Run) -> Inputs:
         return parse_inputs(content)
     except ValidationError as error:
         details = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise ArtifactError(f"{path} is damaged ({details}); {AGAIN}") from error
+        raise ArtifactError(f"{path} is damaged ({details}); {RERUN_ADVICE}") from error
 
 
 def write_inputs(run: Run, inputs: Inputs) -> None:
@@ -170,7 +170,7 @@ def write_run(run: Run, inputs: Inputs, settings: Settings) -> None:
     """
     from darklode.schemas.paths import to_absolute
 
-    paths = {name: getattr(inputs, name) for name in PATHS if isinstance(getattr(inputs, name, None), str)}
+    paths = {name: getattr(inputs, name) for name in INPUT_PATH_FIELDS if isinstance(getattr(inputs, name, None), str)}
     for path in paths.values():
         check_address(path)
     # inputs.json first: it marks the folder as made by Darklode
@@ -195,7 +195,7 @@ def read_run(run: Run) -> RunRecord:
     try:
         settings = recorded_settings(data)
     except SettingsError as error:  # not an error of the command line
-        raise ArtifactError(f"{run.store.path(SETTINGS)}: {error}; {AGAIN}") from error
+        raise ArtifactError(f"{run.store.path(SETTINGS)}: {error}; {RERUN_ADVICE}") from error
     return RunRecord(run, inputs, settings)
 
 
@@ -250,7 +250,7 @@ def check_record(run: Run) -> None:
     has_settings = content.get("kind") != "laws" or not content.get("points")
     names = [INPUTS, SETTINGS] if has_settings else [INPUTS]
     missing = [name for name in names if run.store.size(name) is None]
-    faults = [f"{run.store.path(name)} is missing; {AGAIN}" for name in missing]
+    faults = [f"{run.store.path(name)} is missing; {RERUN_ADVICE}" for name in missing]
     if INPUTS not in missing:
         try:
             read_inputs(run)
@@ -259,6 +259,6 @@ def check_record(run: Run) -> None:
     try:
         yaml.safe_load(run.store.read(SETTINGS) or b"{}")
     except yaml.YAMLError as error:
-        faults.append(f"{run.store.path(SETTINGS)} is damaged ({' '.join(str(error).split())}); {AGAIN}")
+        faults.append(f"{run.store.path(SETTINGS)} is damaged ({' '.join(str(error).split())}); {RERUN_ADVICE}")
     if faults:
         raise ArtifactError(*faults)

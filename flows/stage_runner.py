@@ -77,10 +77,10 @@ def funnel_step(run: Run, order: Sequence[str]) -> Step:
 def publish_report(run: Run, settings: Settings, order: Mapping[str, bool]) -> None:
     """Write the run's report, and publish its summary for operators."""
     from darklode.pipeline.report.operator import operator_page
-    from darklode.pipeline.report.page import FILE, filled_sections, page
+    from darklode.pipeline.report.page import REPORT_FILE, filled_sections, page
     from darklode.pipeline.report.source import open_source
 
     with open_source(run, settings, order) as source:
         sections = list(filled_sections(source))
-        run.store.write(FILE, page(source, sections))
+        run.store.write(REPORT_FILE, page(source, sections))
         executor().show(run, lambda: operator_page(run.store.url, source, sections))

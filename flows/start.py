@@ -25,8 +25,8 @@ def main() -> NoReturn:
 
         run()
     except KeyboardInterrupt:
-        os.write(2, f"{interrupt.STOPPED}\n".encode())
-        os._exit(interrupt.INTERRUPTED)
+        os.write(2, f"{interrupt.INTERRUPTED_MESSAGE}\n".encode())
+        os._exit(interrupt.INTERRUPTED_EXIT_CODE)
 
 
 def _open_closed_streams() -> None:

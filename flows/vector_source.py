@@ -14,7 +14,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.schemas.settings import Settings
 
-FILES = (".parquet", ".npy")
+VECTOR_FILE_SUFFIXES = (".parquet", ".npy")
 DEFAULT_TENANT = "default"
 """Tenant of a file of vectors if none is given."""
 
@@ -28,7 +28,7 @@ def open_vector_source(
         ArtifactError: the run has several tenants and none is given.
     """
     stored_vectors = StoredVectors(encoder, resolve_cache(settings.cache), settings.index.truncate_dim)
-    if source.endswith(FILES):
+    if source.endswith(VECTOR_FILE_SUFFIXES):
         return FileSource(source, tenant or DEFAULT_TENANT, stored_vectors)
     training_source = read_run(Run(source)).training_source()
     return RunSource(

@@ -37,10 +37,10 @@ app.command()(adapt_serve.check)
 app.command()(adapt_serve.swap)
 app.command()(adapt_serve.onnx)
 
-ALL = "all"
+ALL_TENANTS = "all"
 """Value of --tenants that selects every tenant."""
 
-PAIRS = """
+GAIN_SQL = """
     SELECT part, measure, difference, low, high, p_holm, queries FROM evaluation_pairs
     WHERE tenant IS NULL AND measure IN ('nDCG@10', 'R@100') ORDER BY part, measure
 """
@@ -113,10 +113,12 @@ def _train_tenants(
 
     if dry_run:
         raise CommandLineError("--dry-run supports one tenant: use --set adapt.tenant=NAME instead of --tenants")
-    tenant_names = () if tenants == ALL else tuple(tenant_name for tenant_name in tenants.split(",") if tenant_name)
+    tenant_names = (
+        () if tenants == ALL_TENANTS else tuple(tenant_name for tenant_name in tenants.split(",") if tenant_name)
+    )
     launch(adapt_tenants, reporter(), runs, encoder, out, tenant_names, values)
     console.print(f"\n{printable(format_summary(Run(out)))}", soft_wrap=True)
 
 
 def _show_gain(out: str) -> None:
-    show(Run(out).tables("evaluation_pairs").sql(PAIRS), "Gain over the base encoder on the test queries")
+    show(Run(out).tables("evaluation_pairs").sql(GAIN_SQL), "Gain over the base encoder on the test queries")

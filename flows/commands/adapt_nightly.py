@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from darklode.flows.commands.adapters import PLACE, RegistryOption
+from darklode.flows.commands.adapters import DEFAULT_REGISTRY, RegistryOption
 from darklode.flows.commands.options import EncoderOption, OutOption, ProjectOption, SetOption
 
 
@@ -13,7 +13,7 @@ def nightly(
     encoder: EncoderOption,
     out: OutOption,
     config: ProjectOption,
-    registry: RegistryOption = PLACE,
+    registry: RegistryOption = DEFAULT_REGISTRY,
     tenants: Annotated[
         str | None, typer.Option(metavar="NAME,NAME", help="Train one adapter for each of these tenants; or `all`.")
     ] = None,

@@ -13,7 +13,7 @@ from darklode.flows.console import console, printable
 
 IndexOption = Annotated[str, typer.Option("--index", metavar="RUN", help="Run whose texts the adapter will search.")]
 
-SHOWN = 5
+MAX_QUERIES_SHOWN = 5
 
 
 def check(
@@ -59,7 +59,7 @@ def swap(
     rows, page = open_systems.swap_report(adapter, index, queries)
     with answering(as_json) as answer:
         answer.table("overlap", distribution(rows), "Overlap of the old and new top 10")
-        answer.table("queries", most_changed(rows, SHOWN), "Queries that change most", "No query changes.")
+        answer.table("queries", most_changed(rows, MAX_QUERIES_SHOWN), "Queries that change most", "No query changes.")
         answer.say(f"{sentence(rows)} Full report: {page}")
 
 
@@ -67,12 +67,12 @@ def onnx(adapter: AdapterArgument) -> None:
     """Export the query encoder, with its tokenizer, to ADAPTER/onnx as one ONNX graph (token ids to final vector)."""
     from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.train.release.adapter import Adapter
-    from darklode.pipeline.train.release.onnx_export import FOLDER, export
+    from darklode.pipeline.train.release.onnx_export import ONNX_FOLDER, export
 
     with Run(adapter).lock():
         opened_adapter = Adapter.open(adapter)
         max_difference = export(opened_adapter)
-    onnx_folder = printable(opened_adapter.store.path(FOLDER))
+    onnx_folder = printable(opened_adapter.store.path(ONNX_FOLDER))
     console.print(
         f"{onnx_folder}: its vectors differ from the model's by at most {max_difference:.1e}.", soft_wrap=True
     )

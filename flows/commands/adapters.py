@@ -15,13 +15,13 @@ RegistryOption = Annotated[
     str,
     typer.Option("--registry", metavar="FOLDER", help="Registry of released adapters: a folder or s3://bucket/prefix."),
 ]
-PLACE = "adapters"
+DEFAULT_REGISTRY = "adapters"
 
-COLUMNS = {
+ADAPTER_COLUMNS = {
     "tenant": False, "adapter": False, "state": False, "base": False, "weights": False, "index": False,
     "data": False, "difference": True, "low": True, "high": True,
 }  # fmt: skip
-HISTORY = {"at": False, "action": False, "tenant": False, "before": False, "now": False, "forced": False}
+HISTORY_COLUMNS = {"at": False, "action": False, "tenant": False, "before": False, "now": False, "forced": False}
 
 
 @app.callback()
@@ -30,16 +30,16 @@ def adapters() -> None:
 
 
 @app.command(name="list", epilog="Example: darklode adapters list --registry adapters")
-def list_(registry: RegistryOption = PLACE, as_json: JsonOption = False) -> None:
+def list_(registry: RegistryOption = DEFAULT_REGISTRY, as_json: JsonOption = False) -> None:
     """List released adapters with their base encoder, index, training rows and gain, and the release history."""
     from darklode.pipeline.serve.registry import AdapterRegistry
 
     adapter_registry = AdapterRegistry(registry)
     with answering(as_json) as answer:
         rows = adapter_registry.rows()
-        shown = rows if as_json else [{name: row[name] for name in COLUMNS} for row in rows]
-        answer.rows("adapters", shown, COLUMNS, f"{len(rows):,} adapters in {registry}")
-        answer.rows("history", adapter_registry.history, HISTORY, "History")
+        shown = rows if as_json else [{name: row[name] for name in ADAPTER_COLUMNS} for row in rows]
+        answer.rows("adapters", shown, ADAPTER_COLUMNS, f"{len(rows):,} adapters in {registry}")
+        answer.rows("history", adapter_registry.history, HISTORY_COLUMNS, "History")
 
 
 @app.command(epilog="Example: darklode adapters release adapted/first --index runs/first")
@@ -47,7 +47,7 @@ def release(
     adapter: AdapterArgument,
     *,
     index: Annotated[str, typer.Option("--index", metavar="RUN", help="Run whose texts the adapter will search.")],
-    registry: RegistryOption = PLACE,
+    registry: RegistryOption = DEFAULT_REGISTRY,
     share: Annotated[
         list[str] | None,
         typer.Option(
@@ -75,7 +75,7 @@ def release(
 def rollback(
     tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant whose adapter to roll back.")],
     *,
-    registry: RegistryOption = PLACE,
+    registry: RegistryOption = DEFAULT_REGISTRY,
 ) -> None:
     """Roll back to the previous adapter, or to the base encoder if there is none."""
     from darklode.pipeline.serve.registry import AdapterRegistry

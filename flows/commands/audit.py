@@ -15,7 +15,7 @@ from darklode.pipeline.report.caveats import favored_retrievers
 
 app = application()
 
-AUDIT = "FROM audit_retrievers WHERE tenant IS NULL ORDER BY recall DESC, retriever"
+AUDIT_SQL = "FROM audit_retrievers WHERE tenant IS NULL ORDER BY recall DESC, retriever"
 
 
 @app.command()
@@ -26,7 +26,7 @@ def audit(run: RunArgument, assignments: SetOption = None, as_json: JsonOption =
     settings = read_run(Run(run)).settings
     with answering(as_json) as answer:
         if as_json:
-            answer.table("audit", query(Run(run), AUDIT), "")
+            answer.table("audit", query(Run(run), AUDIT_SQL), "")
         else:
             show_audit(Run(run), settings)
         warning = favored_retrievers(all_tables(Run(run)), settings)

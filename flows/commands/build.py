@@ -74,41 +74,41 @@ def build(
     _summarise(Run(out), settings)
 
 
-PROPOSAL = "For better labels without an API key or server, use the installed encoder as judge: --preset local"
+LOCAL_JUDGE_HINT = "For better labels without an API key or server, use the installed encoder as judge: --preset local"
 
 
 def _suggest_local_preset(run: Run, settings: Settings) -> None:
     """Suggest a better judge if one is installed and the run is new."""
     if settings.judge.kind == "embedded" and not missing_packages("local") and not run.store.sizes("manifests"):
-        console.print(f"[dim]{PROPOSAL}[/dim]", soft_wrap=True)
+        console.print(f"[dim]{LOCAL_JUDGE_HINT}[/dim]", soft_wrap=True)
 
 
-FUNNEL_BY_STEP = """
+FUNNEL_SQL = """
     SELECT step, any_value(rows_in) AS "in", any_value(rows_out) AS "out", any_value(unit_out) AS "of",
            string_agg(format('{} {:t,}', reason, dropped), ', ' ORDER BY dropped DESC, reason) AS dropped
     FROM funnel GROUP BY position, step ORDER BY position
 """
-SAMPLE = """
+EXAMPLE_TRIPLETS_SQL = """
     SELECT query, positive, negatives[1] AS "hardest negative" FROM triplets ORDER BY hash(triplet_id) LIMIT 3
 """
 
 
 def _summarise(run: Run, settings: Settings) -> None:
     console.print()
-    show(run_sql(run, FUNNEL_BY_STEP), "Funnel")
+    show(run_sql(run, FUNNEL_SQL), "Funnel")
     _show_cleaning(run, settings)
     show_audit(run, settings)
-    show_records(run_sql(run, SAMPLE), "Three example triplets")
+    show_records(run_sql(run, EXAMPLE_TRIPLETS_SQL), "Three example triplets")
     judges = run_sql(run, "SELECT DISTINCT judge_id FROM verdicts WHERE judge_id LIKE 'embedded%'")
     if judges.num_rows:
-        console.print(f"[yellow]{WEAK}[/yellow]", soft_wrap=True)
+        console.print(f"[yellow]{WEAK_LABELS_WARNING}[/yellow]", soft_wrap=True)
     for sentence in caveats(all_tables(run), settings):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
-    show_files(run, FILES)
+    show_files(run, RUN_FILES)
     show_next_steps(run, NEXT_STEPS)
 
 
-WEAK = "The labels come from the embedded scorer, not from an LLM: use them for a first look only."
+WEAK_LABELS_WARNING = "The labels come from the embedded scorer, not from an LLM: use them for a first look only."
 NEXT_STEPS = {
     "report RUN --open": "open the report",
     "browse RUN": "search queries, verdicts and triplets",
@@ -130,7 +130,7 @@ def show_next_steps(run: Run, commands: Mapping[str, str]) -> None:
         console.print(f"  {printable(command_line)}   [dim]{purpose}[/dim]", soft_wrap=True)
 
 
-MORE = (
+TRIPLETS_PRESET_NOTE = (
     "If you only need triplets, --preset triplets keeps more queries: lengths from the 5th to the 95th percentile, "
     "without cluster sampling."
 )
@@ -141,12 +141,12 @@ def _show_cleaning(run: Run, settings: Settings) -> None:
     if settings.clean.keep_all:
         return
     show(statistics.cleaning(all_tables(run)), "Cleaning: share of queries dropped by each rule")
-    for sentence in filter(None, (statistics.sampling_note(run), MORE)):
+    for sentence in filter(None, (statistics.sampling_note(run), TRIPLETS_PRESET_NOTE)):
         console.print(f"[dim]{sentence}[/dim]", soft_wrap=True)
     console.print()
 
 
-FILES = {
+RUN_FILES = {
     "report.html": "report",
     "README.md": "dataset card",
     "tables/": "tables (Parquet)",
@@ -156,12 +156,12 @@ FILES = {
 }
 
 
-AUDIT = """
-    SELECT retriever, ten.recall AS "@10", recall_at_depth AS "@{depth}", audited.recall AS "@{search}",
+RETRIEVER_AUDIT_SQL = """
+    SELECT retriever, at_10.recall AS "@10", recall_at_depth AS "@{depth}", at_search_depth.recall AS "@{search}",
            format('{{:.2f}}–{{:.2f}}', recall_low, recall_high) AS "95 %", leave_one_out AS "without it",
            unique_positives AS "unique"
-    FROM audit_retrievers audited LEFT JOIN ({shallow}) ten USING (retriever)
-    WHERE tenant IS NULL ORDER BY ten.recall DESC, audited.recall DESC, retriever
+    FROM audit_retrievers at_search_depth LEFT JOIN ({shallow}) at_10 USING (retriever)
+    WHERE tenant IS NULL ORDER BY at_10.recall DESC, at_search_depth.recall DESC, retriever
 """
 AUDIT_NOTE = (
     "Recall of the judged positives at three depths; recall of the pool without the retriever; positives that only it "
@@ -173,5 +173,5 @@ def show_audit(run: Run, settings: Settings) -> None:
     """Print each retriever's recall and contribution, over all tenants."""
     pool = settings.pool
     depths = {"depth": pool.depth, "search": pool.search_depth}
-    show(run_sql(run, AUDIT.format(shallow=statistics.SHALLOW, **depths)), "Retriever audit")
+    show(run_sql(run, RETRIEVER_AUDIT_SQL.format(shallow=statistics.RECALL_AT_10_SQL, **depths)), "Retriever audit")
     console.print(f"[dim]{AUDIT_NOTE}[/dim]\n")

@@ -11,7 +11,7 @@ from darklode.flows.commands.options import application
 
 app = application()
 
-SAMPLE = "sample"
+SAMPLE_FOLDER = "sample"
 
 
 @app.command(epilog="Example: darklode demo --out darklode-demo")
@@ -25,4 +25,4 @@ def demo(
 
 def sample_folder() -> Path:
     """Path of the sample, in the installed package or in the repository."""
-    return Path(str(files("darklode").joinpath(SAMPLE)))
+    return Path(str(files("darklode").joinpath(SAMPLE_FOLDER)))

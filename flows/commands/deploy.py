@@ -11,7 +11,7 @@ from darklode.pipeline.base.errors import MissingPart
 
 app = application()
 
-NO_SERVER = (
+NO_SERVER_MESSAGE = (
     "deployments need a running Prefect server: start one with `prefect server start`, then "
     "`export PREFECT_API_URL=http://127.0.0.1:4200/api`"
 )
@@ -41,7 +41,7 @@ def deploy(
     load_settings(read_project(config).preset, config)  # a wrong file is reported before a missing server
     server = configured_server()
     if server is None:
-        raise MissingPart(NO_SERVER)
+        raise MissingPart(NO_SERVER_MESSAGE)
     server.wait()
     from darklode.flows.prefect import deployments
 

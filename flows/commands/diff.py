@@ -32,7 +32,7 @@ def diff(
     from darklode.pipeline.report import diff as comparison
 
     runs = existing(run_a), existing(run_b)
-    setting_rows = pa.Table.from_pylist(list(_changed_settings(*runs)), SETTINGS)
+    setting_rows = pa.Table.from_pylist(list(_changed_settings(*runs)), SETTING_ROWS_SCHEMA)
     with answering(as_json) as answer, comparison.attach_both(*map(all_tables, runs)) as tables:
         answer.table("settings", setting_rows, "Changed settings", "The settings are the same.")
         count_rows = comparison.counts(tables)
@@ -49,7 +49,7 @@ def diff(
             answer.table(f"examples_{subject}", rows, f"Examples: {subject}", "")
 
 
-SETTINGS = pa.schema([("setting", pa.string()), ("before", pa.string()), ("after", pa.string())])
+SETTING_ROWS_SCHEMA = pa.schema([("setting", pa.string()), ("before", pa.string()), ("after", pa.string())])
 
 
 def _changed_settings(old: Run, new: Run) -> Iterator[dict[str, str | None]]:

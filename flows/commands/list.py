@@ -16,11 +16,11 @@ from darklode.pipeline.base.errors import DarklodeError, InputError
 
 app = application()
 
-COLUMNS = {"run": False, "kind": False, "state": False, "stages": True, "MB": True, "finished": False}
-FUNNEL = "funnel"
+RUN_COLUMNS = {"run": False, "kind": False, "state": False, "stages": True, "MB": True, "finished": False}
+LAST_STAGE = "funnel"
 """The last stage of benchmarks and mined runs."""
-DEPTH = 8
-"""Maximum depth of nested folders."""
+MAX_DEPTH = 8
+"""Maximum depth of nested folders that are searched."""
 
 
 @app.command(name="list", epilog="Example: darklode list runs")
@@ -35,11 +35,14 @@ def list_(
     run_rows = [describe_run(Run(f"{store.url}/{name}".rstrip("/")), name or ".") for name in runs_below(store)]
     with answering(as_json) as answer:
         answer.rows(
-            "runs", sorted(run_rows, key=lambda row: row["run"]), COLUMNS, f"{len(run_rows):,} runs below {store.url}"
+            "runs",
+            sorted(run_rows, key=lambda row: row["run"]),
+            RUN_COLUMNS,
+            f"{len(run_rows):,} runs below {store.url}",
         )
 
 
-def runs_below(store: Store, folder: str = "", depth: int = DEPTH) -> Iterator[str]:
+def runs_below(store: Store, folder: str = "", depth: int = MAX_DEPTH) -> Iterator[str]:
     """Paths of the runs below the root; runs inside a run are not searched for."""
     if Run(f"{store.url}/{folder}".rstrip("/")).store.read_object(INPUTS):
         yield folder
@@ -68,7 +71,7 @@ def _state(run: Run, kind: str | None, complete: set[str]) -> str:
     if kind is None:
         return "earlier version"
     if kind in {"benchmark", "mined"}:
-        return "complete" if FUNNEL in complete else "incomplete"
+        return "complete" if LAST_STAGE in complete else "incomplete"
     from darklode.flows.jobs.registry import stages_of
 
     return "complete" if stages_of(run) <= complete else "incomplete"

@@ -25,8 +25,8 @@ from darklode.schemas.settings import Settings
 app = application()
 
 
-NIGHTS = 8
-FILES = {
+MAX_DAYS_SHOWN = 8
+MINED_FILES = {
     "report.html": "report",
     "README.md": "dataset card",
     "tables/triplets/": "triplets (Parquet)",
@@ -153,11 +153,11 @@ def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     show(statistics.triplet_sources(tables), "Triplets")
     nights = statistics.nights(tables)
-    show(nights.slice(max(0, nights.num_rows - NIGHTS)), "Last days of the log")
-    verdicts = statistics.confirmed(tables)
+    show(nights.slice(max(0, nights.num_rows - MAX_DAYS_SHOWN)), "Last days of the log")
+    verdicts = statistics.verified_shares(tables)
     if verdicts.num_rows:
         show(verdicts, "Share that the judge calls relevant")
-    show(statistics.lenders(tables, settings.associate.max_lenders_per_query), "Associations")
+    show(statistics.association_counts(tables, settings.associate.max_lenders_per_query), "Associations")
     for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
-    show_files(run, FILES)
+    show_files(run, MINED_FILES)

@@ -15,12 +15,12 @@ def report(
 ) -> None:
     """Write RUN/report.html, a single-page report of a run, adapter, generated queries or scaling laws."""
     from darklode.flows.jobs.registry import write_report_of
-    from darklode.pipeline.report.page import FILE
+    from darklode.pipeline.report.page import REPORT_FILE
 
     existing_run = Run(run)
     console.print(printable(write_report_of(existing_run)), soft_wrap=True)
     if open_browser:
-        _open(existing_run, FILE)
+        _open(existing_run, REPORT_FILE)
 
 
 def _open(run: Run, file: str) -> None:

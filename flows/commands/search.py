@@ -17,8 +17,8 @@ app = application()
 
 DEPTH = 10
 MAX_SYSTEMS = 2
-EXCERPT = 160
-MARK = "bold yellow"
+EXCERPT_CHARACTERS = 160
+HIGHLIGHT_STYLE = "bold yellow"
 
 
 SystemsOption = Annotated[
@@ -138,7 +138,7 @@ def _cell(rows: Sequence[Row], rank: int, marker: Any, first_ranks: Mapping[str,
         )
         cell.append(f"  {change}", "dim")
     cell.append("\n")
-    _append_pieces(cell, marker.excerpt(" ".join(row["text"].split()), EXCERPT), "")
+    _append_pieces(cell, marker.excerpt(" ".join(row["text"].split()), EXCERPT_CHARACTERS), "")
     return cell.append("\n")
 
 
@@ -146,4 +146,7 @@ def _append_pieces(cell: Any, pieces: Sequence[Any], style: str) -> None:
     from darklode.flows.console import escape_for_terminal
 
     for piece in pieces:
-        cell.append(" ".join(escape_for_terminal(piece.text).split("\n")), f"{style} {MARK}" if piece.marked else style)
+        cell.append(
+            " ".join(escape_for_terminal(piece.text).split("\n")),
+            f"{style} {HIGHLIGHT_STYLE}" if piece.marked else style,
+        )

@@ -51,7 +51,7 @@ def serve(
     """Serve an index over HTTP and on a web page, for trying it out; not a production search engine."""
     from darklode.flows.config import changed_values
     from darklode.flows.open_index import open_service
-    from darklode.flows.web.search import BATCH, SEARCH, WAITING, SearchConsole, search_app
+    from darklode.flows.web.search import MAX_BATCH_QUERIES, MAX_WAITING_QUERIES, SEARCH_PATH, SearchConsole, search_app
     from darklode.flows.web.server import ListenAddress, listen, new_token, show_addresses
     from darklode.flows.web.server import serve as answer
     from darklode.pipeline.base.terms import Analyzer
@@ -63,7 +63,7 @@ def serve(
     def ready() -> None:
         console.print(f"{served.about}, ready in {time.perf_counter() - start:.1f} s. Press Ctrl-C to stop.\n")
         addresses = address.addresses(opened, token)
-        example = f'curl {addresses[0].rstrip("/")}{SEARCH} -d \'{{"query": "…"}}\''
+        example = f'curl {addresses[0].rstrip("/")}{SEARCH_PATH} -d \'{{"query": "…"}}\''
         show_addresses(addresses, open_browser=open_browser)
         console.print(printable(example), soft_wrap=True)
 
@@ -72,7 +72,7 @@ def serve(
         with open_service(folder, encoder or [], tenant, values) as served:
             terms = served.settings.bm25
             analyzer = Analyzer(terms.stemmer, terms.stop_words)
-            batches = RequestBatcher(served.service.answers, max_batch=BATCH, waiting=WAITING)
+            batches = RequestBatcher(served.service.answers, max_batch=MAX_BATCH_QUERIES, waiting=MAX_WAITING_QUERIES)
             try:
                 shown = SearchConsole(folder.rstrip("/"), served.about, served.service, batches, analyzer)
                 answer(search_app(shown, token, address.allowed_hosts), opened, ready)

@@ -33,7 +33,7 @@ def status(
     with answering(as_json) as answer:
         opened_run = Run(run)
         answer.fact("run", opened_run.store.url)
-        answer.rows("stages", stage_rows(opened_run), COLUMNS, opened_run.store.url)
+        answer.rows("stages", stage_rows(opened_run), STAGE_COLUMNS, opened_run.store.url)
         _show_days(opened_run, answer)
         _show_missing_probabilities(opened_run, answer)
 
@@ -63,7 +63,7 @@ def _show_days(run: Run, answer: Answer) -> None:
     answer.table("days", days, "Held, discarded, accepted and missing days", nothing="")
 
 
-COLUMNS = {"stage": False, "state": False, "result": False, "seconds": True}
+STAGE_COLUMNS = {"stage": False, "state": False, "result": False, "seconds": True}
 
 
 def stage_rows(run: Run) -> list[dict[str, Any]]:

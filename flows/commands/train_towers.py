@@ -103,18 +103,18 @@ def train_towers(
 
 def _show_both(run: Run) -> None:
     from darklode.flows.console import console, printable, show
-    from darklode.pipeline.towers.dual import FOLDER
-    from darklode.pipeline.towers.dual.folder import REACHED, sentence
+    from darklode.pipeline.towers.dual import TOWERS_FOLDER
+    from darklode.pipeline.towers.dual.folder import SCORES_SQL, sentence
 
-    show(run.tables().sql(REACHED), "Trained and initial towers on the labelled test queries")
-    console.print(f"\n{printable(run.store.url)}/{FOLDER}: {printable(sentence(run.tables()))}.", soft_wrap=True)
+    show(run.tables().sql(SCORES_SQL), "Trained and initial towers on the labelled test queries")
+    console.print(f"\n{printable(run.store.url)}/{TOWERS_FOLDER}: {printable(sentence(run.tables()))}.", soft_wrap=True)
 
 
 def _show_student(run: Run) -> None:
     from darklode.flows.console import console, printable, show
     from darklode.pipeline.towers.card import speeds
-    from darklode.pipeline.towers.folder import KEPT, sentence
+    from darklode.pipeline.towers.folder import RETAINED_QUALITY_SQL, sentence
 
-    show(run.tables().sql(KEPT), "Student against teacher on the labelled test queries")
+    show(run.tables().sql(RETAINED_QUALITY_SQL), "Student against teacher on the labelled test queries")
     show(speeds(run), "Speed on one core")
     console.print(f"\n{printable(run.store.url)}/query_encoder: {printable(sentence(run.tables()))}.", soft_wrap=True)

@@ -21,12 +21,12 @@ from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.registry import AdapterRegistry, is_registry
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
-from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.fit.requirements import check_parts
-from darklode.pipeline.train.fit.stage import TRAIN, train
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE, train
 from darklode.pipeline.train.release.adapter import Adapter
-from darklode.pipeline.train.release.evaluation import MEASURES, SYSTEMS, TESTED, rank_test_queries
+from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE, MEASURES, SYSTEMS, rank_test_queries
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE, measure_headroom
 from darklode.pipeline.train.release.unjudged import (
     NO_JUDGES,
@@ -35,7 +35,7 @@ from darklode.pipeline.train.release.unjudged import (
     format_unjudged,
     judge_unjudged,
 )
-from darklode.pipeline.train.release.verdict import VERDICT, decide_release, read_verdict, require_lift
+from darklode.pipeline.train.release.verdict import VERDICT_STAGE, decide_release, read_verdict, require_lift
 from darklode.schemas.adaptation import METHOD
 from darklode.schemas.run_inputs import AdapterInputs
 from darklode.schemas.settings import Settings
@@ -80,7 +80,7 @@ def adapt_encoder(
         write_run(run, adapter_inputs(runs, encoder, base), resolved)
         judges = judges_of(base, records)
         for step in steps(base, resolved, judges):
-            if step.stage is TRAIN and not step.plan(run).is_up_to_date:
+            if step.stage is TRAIN_STAGE and not step.plan(run).is_up_to_date:
                 _check_saving(run, base)
                 judges.check(resolved.adapt.unjudged_budget, resolve_tenant(list(base.sources), resolved.adapt.tenant))
             run_step(run, step)
@@ -120,14 +120,17 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
     return [
         pairs_step(base, settings),
         Step(HEADROOM_STAGE, call(measure_headroom, base)),
-        Step(TRAIN, call(train, adapt.but("tenant", "sources", "min_probability", "unjudged_budget"), base, seed=seed)),
-        Step(TESTED, call(rank_test_queries, adapt.only(*METHOD), base)),
+        Step(
+            TRAIN_STAGE,
+            call(train, adapt.but("tenant", "sources", "min_probability", "unjudged_budget"), base, seed=seed),
+        ),
+        Step(ADAPTER_TEST_STAGE, call(rank_test_queries, adapt.only(*METHOD), base)),
         Step(UNJUDGED_STAGE, call(judge_unjudged, adapt.unjudged_budget, judges), lambda: contents(base)),
         Step(
             EVALUATE,
             call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
-        Step(VERDICT, call(decide_release)),
+        Step(VERDICT_STAGE, call(decide_release)),
     ]
 
 
@@ -135,7 +138,7 @@ def pairs_step(base: BaseEncoder, settings: Settings) -> Step:
     """Training pairs of the runs."""
     learned = list(base.start.learned) if base.start else []
     return Step(
-        PAIRS,
+        PAIRS_STAGE,
         call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability"), learned),
         lambda: contents(base) | ({"what was learned before": key_of(learned)} if learned else {}),
         untracked=("learned",),
@@ -210,7 +213,7 @@ def hand_over(run: Run, base: BaseEncoder, settings: Settings, runs: list[str]) 
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
     save(run, base, base.encoder, settings.adapt)
-    record(run, base, base.encoder, read_verdict(run.tables(VERDICT.name)), fingerprint(run.tables()))
+    record(run, base, base.encoder, read_verdict(run.tables(VERDICT_STAGE.name)), fingerprint(run.tables()))
     run.store.write("views.sql", views_sql(run).encode())
     text = card(run, settings, base.encoder, runs)
     run.store.write("README.md", text)

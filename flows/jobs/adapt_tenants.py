@@ -22,14 +22,14 @@ from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.fit.requirements import check_parts
-from darklode.pipeline.train.release.tenants import TENANTS, TenantJob, save_head, tenant_folder
+from darklode.pipeline.train.release.tenants import TENANTS_STAGE, TenantJob, save_head, tenant_folder
 from darklode.pipeline.train.release.tenants import adapt_tenants as adapt_each
 from darklode.pipeline.train.release.unjudged import NO_JUDGES, UnjudgedJudges
 from darklode.schemas.adaptation import HEADS
 from darklode.schemas.run_inputs import TenantAdaptersInputs
 from darklode.schemas.settings import Settings
 
-COUNTS = """
+TENANT_COUNTS_SQL = """
     SELECT coalesce(shipped, 'rejected') AS shipped, count(*) AS tenants, sum(queries) AS test_queries,
            avg(difference) AS mean_difference, min(low) AS lowest_low
     FROM adapted_tenants GROUP BY 1 ORDER BY 1
@@ -80,7 +80,7 @@ def adapt_tenants(
             judges.check(resolved.adapt.unjudged_budget, None)
         run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
-        reporter().table("Tenants by released encoder", run.tables("adapted_tenants").sql(COUNTS))
+        reporter().table("Tenants by released encoder", run.tables("adapted_tenants").sql(TENANT_COUNTS_SQL))
     return format_summary(run)
 
 
@@ -121,7 +121,9 @@ def _step(  # noqa: PLR0913, PLR0917 (all that a tenant's training depends on)
             **({"where each begins": warm_start} if warm_start else {}),
         }
 
-    return Step(TENANTS, call(adapt_each, tenants=tenants, job=job), inputs, untracked=("job",), source=base.sources)
+    return Step(
+        TENANTS_STAGE, call(adapt_each, tenants=tenants, job=job), inputs, untracked=("job",), source=base.sources
+    )
 
 
 def format_summary(run: Run) -> str:

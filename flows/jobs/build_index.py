@@ -12,26 +12,33 @@ from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.runs import output_run, read_inputs, read_run, read_settings, update_inputs, write_run
 from darklode.flows.stage_runner import run_step
-from darklode.flows.vector_source import FILES, open_vector_source
+from darklode.flows.vector_source import VECTOR_FILE_SUFFIXES, open_vector_source
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.base.types import Facts
-from darklode.pipeline.index.build import BUILD, KIND, IndexLocation, build_files, invalidate_if_damaged, update_files
+from darklode.pipeline.index.build import (
+    INDEX_STAGE,
+    KIND_FACT,
+    IndexLocation,
+    build_files,
+    invalidate_if_damaged,
+    update_files,
+)
 from darklode.pipeline.index.page import PAGE, page
-from darklode.pipeline.index.probes import PROBES, QueryVectors, exact_neighbors, update_neighbors
-from darklode.pipeline.index.recall import RECALL, IndexOpening, measure_recall, measure_updated
+from darklode.pipeline.index.probes import PROBES_STAGE, QueryVectors, exact_neighbors, update_neighbors
+from darklode.pipeline.index.recall import RECALL_STAGE, IndexOpening, measure_recall, measure_updated
 from darklode.pipeline.index.record import IndexOrigin, read_record, record
 from darklode.pipeline.index.semantic_ids import (
-    CODEBOOKS,
-    IDS,
+    CODEBOOKS_STAGE,
+    SEMANTIC_IDS_STAGE,
     update_semantic_ids,
     write_codebooks,
     write_semantic_ids,
 )
 from darklode.pipeline.index.source import FileSource, StoredVectors, VectorSource
-from darklode.pipeline.index.texts import TEXTS, update_indexed_texts, write_indexed_texts
+from darklode.pipeline.index.texts import INDEXED_TEXTS_STAGE, update_indexed_texts, write_indexed_texts
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.release.adapter import Adapter
@@ -121,15 +128,15 @@ def steps(
     index_settings, seed = settings.index, settings.seed
     location = IndexLocation(run.store, index_settings.refine_factor > 1)
     return [
-        Step(TEXTS, call(write_indexed_texts), lambda: _content(vector_source), source=vector_source),
+        Step(INDEXED_TEXTS_STAGE, call(write_indexed_texts), lambda: _content(vector_source), source=vector_source),
         Step(
-            CODEBOOKS,
+            CODEBOOKS_STAGE,
             call(write_codebooks, settings.semantic_ids, vector_source, spread, seed=seed),
             untracked=("spread",),
         ),
-        Step(IDS, call(write_semantic_ids, vector_source, spread), untracked=("spread",)),
+        Step(SEMANTIC_IDS_STAGE, call(write_semantic_ids, vector_source, spread), untracked=("spread",)),
         Step(
-            BUILD,
+            INDEX_STAGE,
             call(
                 build_files,
                 index_settings.but("refine_factor", "target_recall", "tuning_queries"),
@@ -141,12 +148,12 @@ def steps(
             untracked=("spread",),
         ),
         Step(
-            PROBES,
+            PROBES_STAGE,
             call(exact_neighbors, QueryVectors(vector_source, adapter), queries=index_settings.tuning_queries),
             lambda: _content(vector_source),
         ),
         Step(
-            RECALL,
+            RECALL_STAGE,
             lambda: call(
                 measure_recall,
                 IndexOpening(run.store, _index_kind(run), index_settings.refine_factor, index_settings.truncate_dim),
@@ -163,11 +170,16 @@ def update_steps(run: Run, vector_source: VectorSource, settings: Settings, fact
     location = IndexLocation(run.store, index_settings.refine_factor > 1)
     opening = IndexOpening(run.store, facts["built"], facts["rerank"], index_settings.truncate_dim)
     return [
-        Step(TEXTS, call(update_indexed_texts, trained=trained), lambda: _content(vector_source), source=vector_source),
-        Step(IDS, call(update_semantic_ids, vector_source, trained=trained)),
-        Step(BUILD, call(update_files, vector_source, location, kind=facts["built"], trained=trained)),
-        Step(PROBES, call(update_neighbors, vector_source, trained=trained)),
-        Step(RECALL, call(measure_updated, opening, effort=facts["effort"])),
+        Step(
+            INDEXED_TEXTS_STAGE,
+            call(update_indexed_texts, trained=trained),
+            lambda: _content(vector_source),
+            source=vector_source,
+        ),
+        Step(SEMANTIC_IDS_STAGE, call(update_semantic_ids, vector_source, trained=trained)),
+        Step(INDEX_STAGE, call(update_files, vector_source, location, kind=facts["built"], trained=trained)),
+        Step(PROBES_STAGE, call(update_neighbors, vector_source, trained=trained)),
+        Step(RECALL_STAGE, call(measure_updated, opening, effort=facts["effort"])),
     ]
 
 
@@ -194,13 +206,13 @@ def _content(vector_source: VectorSource) -> Mapping[str, str]:
 
 
 def _index_kind(run: Run) -> str:
-    manifest = run.manifest(BUILD)
+    manifest = run.manifest(INDEX_STAGE)
     assert manifest is not None
-    return str(manifest.facts[KIND])
+    return str(manifest.facts[KIND_FACT])
 
 
 def _resolve_settings(source: str, values: Mapping[str, Any]) -> Settings:
-    return resolve(values) if source.endswith(FILES) else read_run(Run(source)).with_overrides(values)
+    return resolve(values) if source.endswith(VECTOR_FILE_SUFFIXES) else read_run(Run(source)).with_overrides(values)
 
 
 def _fetch_encoder(name: str, settings: Settings) -> EncoderKind:

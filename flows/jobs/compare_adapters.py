@@ -17,10 +17,15 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.fit.requirements import check_parts
-from darklode.pipeline.train.release.ablation import COMPARED, compare
-from darklode.pipeline.train.release.comparison import SUMMED, comparison
+from darklode.pipeline.train.release.ablation import ABLATION_STAGE, compare
+from darklode.pipeline.train.release.comparison import COMPARISON_STAGE, comparison
 from darklode.pipeline.train.release.comparison_page import METHODS, PAGE, by_system, deciding, explain_controls, page
-from darklode.pipeline.train.release.unjudged import COMPARED_UNJUDGED, NO_JUDGES, UnjudgedJudges, judge_unjudged
+from darklode.pipeline.train.release.unjudged import (
+    COMPARISON_UNJUDGED_STAGE,
+    NO_JUDGES,
+    UnjudgedJudges,
+    judge_unjudged,
+)
 from darklode.schemas.adaptation import SEEDS, Method
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS
 from darklode.schemas.run_inputs import ComparisonInputs
@@ -66,7 +71,7 @@ def compare_adapters(
         write_run(run, ComparisonInputs(runs=list(runs), encoder=encoder), resolved)
         judges = judges_of(base, records)
         for step in steps(base, resolved, compared, seeds, judges):
-            if step.stage is COMPARED and not step.plan(run).is_up_to_date:
+            if step.stage is ABLATION_STAGE and not step.plan(run).is_up_to_date:
                 judges.check(resolved.adapt.unjudged_budget, resolve_tenant(list(base.sources), resolved.adapt.tenant))
             run_step(run, step)
         text = page(run, list(runs))
@@ -87,13 +92,13 @@ def steps(
     measuring = settings.evaluate.only("n_resamples", "permutations")
     return [
         pairs_step(base, settings),
-        Step(COMPARED, call(compare, adapt_settings, base, methods=methods, seeds=seeds)),
+        Step(ABLATION_STAGE, call(compare, adapt_settings, base, methods=methods, seeds=seeds)),
         Step(
-            COMPARED_UNJUDGED,
+            COMPARISON_UNJUDGED_STAGE,
             call(judge_unjudged, settings.adapt.unjudged_budget, judges, lists=COMPARISON_LISTS.name),
             lambda: contents(base),
         ),
-        Step(SUMMED, call(comparison, measuring, seed=settings.seed)),
+        Step(COMPARISON_STAGE, call(comparison, measuring, seed=settings.seed)),
     ]
 
 

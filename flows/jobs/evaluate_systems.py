@@ -16,12 +16,12 @@ from darklode.pipeline.evaluate.auc import AUC, auc
 from darklode.pipeline.evaluate.measures import depth_of
 from darklode.pipeline.evaluate.online_metrics import ONLINE, online
 from darklode.pipeline.evaluate.online_verdicts import ONLINE_VERDICTS_STAGE, SEARCHES, online_verdicts
-from darklode.pipeline.evaluate.pair_labels import MANUAL, manual_labels
-from darklode.pipeline.evaluate.pair_scores import SCORES, manual_scores
-from darklode.pipeline.evaluate.rankings import OF_CHUNKS, RANKINGS_STAGE, rank_all
+from darklode.pipeline.evaluate.pair_labels import MANUAL_LABELS_STAGE, manual_labels
+from darklode.pipeline.evaluate.pair_scores import MANUAL_SCORES_STAGE, manual_scores
+from darklode.pipeline.evaluate.rankings import CHUNK_RANKINGS_STAGE, RANKINGS_STAGE, rank_all
 from darklode.pipeline.evaluate.run_files import RunFile
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
-from darklode.pipeline.evaluate.test_queries import OF_A_BUILD, OF_A_LOG, of_a_build, of_a_log
+from darklode.pipeline.evaluate.test_queries import BUILD_STAGE, LOG_STAGE, of_a_build, of_a_log
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
@@ -57,13 +57,13 @@ def steps(settings: Settings, *, mined: bool = False) -> list[Step]:
     identities = factories.identities(systems)
     files = {name: source_fingerprint(name) for name in evaluate_settings.run_files}
     if mined:
-        held_out = Step(OF_A_LOG, call(of_a_log, text_characters=settings.mining.text_characters))
+        held_out = Step(LOG_STAGE, call(of_a_log, text_characters=settings.mining.text_characters))
     else:
-        held_out = Step(OF_A_BUILD, call(of_a_build))
+        held_out = Step(BUILD_STAGE, call(of_a_build))
     return [
         held_out,
         Step(
-            RANKINGS_STAGE if mined else OF_CHUNKS,
+            RANKINGS_STAGE if mined else CHUNK_RANKINGS_STAGE,
             call(
                 rank_all,
                 depth=depth_of(evaluate_settings.measures),
@@ -94,7 +94,7 @@ def _label_steps(settings: Settings, systems: Mapping[str, Any], identities: Map
     enabled = bool(file and systems)
     return [
         Step(
-            MANUAL,
+            MANUAL_LABELS_STAGE,
             call(
                 manual_labels,
                 settings.ingest.only("tenant", "require_tenant", "max_row_bytes", "max_reject_share"),
@@ -106,7 +106,7 @@ def _label_steps(settings: Settings, systems: Mapping[str, Any], identities: Map
             enabled=enabled,
         ),
         Step(
-            SCORES,
+            MANUAL_SCORES_STAGE,
             call(manual_scores, systems=systems, identities=identities),
             lambda: {"the systems": key_of(identities)},
             untracked=("systems", "identities"),

@@ -9,13 +9,13 @@ from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 from darklode.pipeline.ingest.files import source_fingerprint
-from darklode.pipeline.laws.fit_stage import FIT, write_law_fits
+from darklode.pipeline.laws.fit_stage import FIT_STAGE, write_law_fits
 from darklode.pipeline.laws.page import PAGE, page
-from darklode.pipeline.laws.points import POINTS, law_points
+from darklode.pipeline.laws.points import POINTS_STAGE, law_points
 from darklode.schemas.paths import to_absolute
 from darklode.schemas.run_inputs import LawsInputs
 
-FILES = (".csv", ".parquet")
+POINT_FILE_SUFFIXES = (".csv", ".parquet")
 
 
 def fit_laws(source: str, out: str | None = None) -> Run:
@@ -33,7 +33,7 @@ def fit_laws(source: str, out: str | None = None) -> Run:
         ArtifactError: `source` has no points, or `out` holds something else.
         InputError: a row of the file is invalid.
     """
-    file = to_absolute(source) if source.endswith(FILES) else None
+    file = to_absolute(source) if source.endswith(POINT_FILE_SUFFIXES) else None
     if file and out is None:
         raise CommandLineError("laws of a file need --out FOLDER")
     run = output_run(out or source, LawsInputs) if file else open_grid(source)
@@ -49,10 +49,10 @@ def fit_laws(source: str, out: str | None = None) -> Run:
 
 def steps(file: str | None, seed: int) -> list[Step]:
     """The steps in data order; points are read only from a file."""
-    fit = Step(FIT, call(write_law_fits, seed=seed))
+    fit = Step(FIT_STAGE, call(write_law_fits, seed=seed))
     if file is None:
         return [fit]
-    return [Step(POINTS, call(law_points), lambda: {"the file": source_fingerprint(file)}, source=file), fit]
+    return [Step(POINTS_STAGE, call(law_points), lambda: {"the file": source_fingerprint(file)}, source=file), fit]
 
 
 def seed_of(run: Run) -> int:
@@ -67,7 +67,7 @@ def open_grid(folder: str) -> Run:
         ArtifactError: it has none.
     """
     run = Run(folder)
-    if run.manifest(POINTS) is None:
+    if run.manifest(POINTS_STAGE) is None:
         raise ArtifactError(f"{run.store.url} has no points of `darklode laws run`, and is no CSV or Parquet file")
     return run
 

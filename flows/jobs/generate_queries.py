@@ -18,14 +18,14 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.generate.card import card, summary_sentence
-from darklode.pipeline.generate.filters import FILTER_GENERATED, filter_generated
-from darklode.pipeline.generate.generation import WRITE, write_queries
+from darklode.pipeline.generate.filters import FILTER_STAGE, filter_generated
+from darklode.pipeline.generate.generation import WRITE_STAGE, write_queries
 from darklode.pipeline.generate.kinds import GeneratorKind
 from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
-from darklode.pipeline.generate.outcomes import OUTCOME, write_outcome
+from darklode.pipeline.generate.outcomes import OUTCOME_STAGE, write_outcome
 from darklode.pipeline.generate.port import QueryWriter
-from darklode.pipeline.generate.round_trip import ROUND_TRIP, round_trip
-from darklode.pipeline.generate.source_texts import TEXTS, sample_texts
+from darklode.pipeline.generate.round_trip import ROUND_TRIP_STAGE, round_trip
+from darklode.pipeline.generate.source_texts import TEXTS_STAGE, sample_texts
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.judge.label import LABEL, write_qrels
 from darklode.pipeline.judge.stage import JUDGE
@@ -82,19 +82,19 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
 
     return [
         Step(
-            TEXTS,
+            TEXTS_STAGE,
             call(sample_texts, max_texts=generate_settings.max_texts, seed=seed),
             lambda: {f"the run {source.run.store.url}": source.content()},
             source=source,
         ),
         Step(
-            WRITE,
+            WRITE_STAGE,
             call(write_queries, writer, spread, seed=seed),
             lambda: {"the writer": writer.generator_id},
             untracked=("writer", "spread"),
         ),
         Step(
-            FILTER_GENERATED,
+            FILTER_STAGE,
             lambda: call(
                 filter_generated,
                 settings.clean.only("language", "language_threshold"),
@@ -109,7 +109,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
             call(embed_and_search, settings.pool.only("search_depth"), retrievers(settings), spread),
             untracked=("spread",),
         ),
-        Step(ROUND_TRIP, call(round_trip, depth=generate_settings.round_trip_depth)),
+        Step(ROUND_TRIP_STAGE, call(round_trip, depth=generate_settings.round_trip_depth)),
         Step(
             JUDGE,
             lambda: call(as_source),
@@ -121,7 +121,10 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
             call(triplets, settings.triplets, apart=False, source=TRIPLET_SOURCE, spread=spread),
             untracked=("spread",),
         ),
-        Step(OUTCOME, call(write_outcome, source=generate_settings.kind, generator_id=writer.generator_id, seed=seed)),
+        Step(
+            OUTCOME_STAGE,
+            call(write_outcome, source=generate_settings.kind, generator_id=writer.generator_id, seed=seed),
+        ),
     ]
 
 

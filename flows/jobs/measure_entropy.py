@@ -13,7 +13,7 @@ from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.base.memory.parts import resolve_cache
-from darklode.pipeline.laws.entropy_stage import ENTROPY_STAGE, OF_A_MINED_RUN, EntropySystem, entropies
+from darklode.pipeline.laws.entropy_stage import ENTROPY_STAGE, MINED_ENTROPY_STAGE, EntropySystem, entropies
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.release.adapter import Adapter
@@ -55,7 +55,7 @@ def measure_entropy(
     system = _system(training_source, resolved, encoder, adapter, temperature)
     with run.lock(), spread_over(resolved.runner, run) as spread:
         step = Step(
-            OF_A_MINED_RUN if record.is_mined else ENTROPY_STAGE,
+            MINED_ENTROPY_STAGE if record.is_mined else ENTROPY_STAGE,
             call(entropies, system, spread, tenants=tenants, seed=resolved.seed),
             untracked=("spread",),
             source=training_source,

@@ -55,8 +55,8 @@ from darklode.schemas.mining import AssociateSettings, MiningSettings
 from darklode.schemas.run_inputs import MinedInputs
 from darklode.schemas.settings import Settings
 
-NEVER = "9999-12-31"
-BOTS = "bot_queries_per_minute", "bot_click_share"
+NO_TEST_DAY = "9999-12-31"  # after all days of a log: every day is training data
+BOT_SETTINGS = "bot_queries_per_minute", "bot_click_share"
 """Settings of `logs` that decide whose searches count; the others decide how the log is read."""
 
 
@@ -167,7 +167,7 @@ def _ingest_steps(
             INGEST_LOGS,
             lambda: call(
                 ingest_logs,
-                settings.logs.but(*BOTS),
+                settings.logs.but(*BOT_SETTINGS),
                 settings.ingest.only("tenant", "require_tenant", "max_row_bytes", "max_reject_share"),
                 dates=dates,
                 earlier_days=history.sources(),
@@ -176,7 +176,7 @@ def _ingest_steps(
             untracked=("dates", "earlier_days"),
             source=logs,
         ),
-        Step(DAY_FIGURES_STAGE, call(day_figures, settings.logs.only(*BOTS))),
+        Step(DAY_FIGURES_STAGE, call(day_figures, settings.logs.only(*BOT_SETTINGS))),
         Step(
             ADMIT_DAYS,
             lambda: call(admit_days, settings.admission, history=history.admission_state()),
@@ -188,7 +188,7 @@ def _ingest_steps(
 
 def _evidence_steps(settings: Settings, history: History, spread: Spread) -> list[Step]:
     """Clicks of the admitted days by query, and the splits of the queries."""
-    mining, bots = settings.mining, settings.logs.only(*BOTS)
+    mining, bots = settings.mining, settings.logs.only(*BOT_SETTINGS)
 
     def clicks_through() -> date | None:
         return None if settings.click.model == "paper" else history.learned_through()
@@ -293,7 +293,7 @@ def _triplet_steps(settings: Settings) -> list[Step]:
             TEST_SET,
             call(
                 test_set,
-                replace(_one_hop(settings), before=NEVER),
+                replace(_one_hop(settings), before=NO_TEST_DAY),
                 mining.only("test_from", "test_pool_size", "test_multi_hop"),
                 apart=apart,
                 lenders=settings.associate.max_lenders_per_query,
@@ -304,7 +304,7 @@ def _triplet_steps(settings: Settings) -> list[Step]:
 
 
 def _one_hop(settings: Settings) -> OneHop:
-    return OneHop(settings.click, before=str(settings.mining.test_from or NEVER), seed=settings.seed)
+    return OneHop(settings.click, before=str(settings.mining.test_from or NO_TEST_DAY), seed=settings.seed)
 
 
 def _contradiction_tables(settings: Settings) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.warm_start import require_head_method
 
 REFUSALS = (HeldBack, NoLift, DoesNotFit)
-ADAPTED = "SELECT folder FROM adapted_tenants WHERE shipped = 'adapted' ORDER BY tenant"
+ADAPTED_FOLDERS_SQL = "SELECT folder FROM adapted_tenants WHERE shipped = 'adapted' ORDER BY tenant"
 
 
 def nightly_adapt(  # noqa: PLR0913 (the parameters of the Prefect flow)
@@ -89,9 +89,9 @@ def _train_adapters(
     folders = list[str]()
     with _collect_refusals(refusals):
         if tenants:
-            tenant_names = () if tenants == [open_systems.ALL] else tuple(tenants)
+            tenant_names = () if tenants == [open_systems.ALL_TENANTS] else tuple(tenants)
             adapt_tenants([run], encoder, out, tenant_names, warm_start=registry)
-            folders = Run(out).tables("adapted_tenants").sql(ADAPTED)["folder"].to_pylist()
+            folders = Run(out).tables("adapted_tenants").sql(ADAPTED_FOLDERS_SQL)["folder"].to_pylist()
             folders = [f"{out}/{folder}" for folder in folders]
         else:
             adapt_encoder([run], encoder, out, warm_start=registry)

@@ -19,20 +19,20 @@ from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.laws.costs import JudgedRun, ModelCost
-from darklode.pipeline.laws.fit_stage import FIT, write_law_fits
+from darklode.pipeline.laws.fit_stage import FIT_STAGE, write_law_fits
 from darklode.pipeline.laws.label_plan import PlanRequest
-from darklode.pipeline.laws.next_queries import READS
+from darklode.pipeline.laws.next_queries import OPTIONAL_TABLES
 from darklode.pipeline.laws.page import PAGE, page
-from darklode.pipeline.laws.plan_stage import PLAN, PlanInputs, law_plan
-from darklode.pipeline.laws.points import POINTS
+from darklode.pipeline.laws.plan_stage import PLAN_STAGE, PlanInputs, law_plan
+from darklode.pipeline.laws.points import POINTS_STAGE
 from darklode.pipeline.towers.queries import read_files
-from darklode.pipeline.train.data.pairs import PAIRS
-from darklode.pipeline.validate.review.journal import FOLDER as JOURNAL
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE
+from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
 from darklode.schemas.law_tables import NEXT_QUERIES
 from darklode.schemas.run_inputs import LawsInputs
 from darklode.schemas.settings import Settings
 
-BATCH = "next_queries.csv"
+NEXT_QUERIES_FILE = "next_queries.csv"
 
 
 def plan_laws(folder: str, request: PlanRequest, *, batch: int | None = None, queries: Sequence[str] = ()) -> Run:
@@ -58,7 +58,7 @@ def plan_laws(folder: str, request: PlanRequest, *, batch: int | None = None, qu
             run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
         run.store.write(PAGE, page(run))
-        run.store.write(BATCH, _csv(run))
+        run.store.write(NEXT_QUERIES_FILE, _csv(run))
     return run
 
 
@@ -74,9 +74,9 @@ def steps(
             lambda: {f"the file {path}": source_fingerprint(path) for path in files},
             source=files,
         ),
-        Step(FIT, call(write_law_fits, seed=seed)),
+        Step(FIT_STAGE, call(write_law_fits, seed=seed)),
         Step(
-            PLAN,
+            PLAN_STAGE,
             call(law_plan, inputs, request, batch=batch, seed=seed),
             lambda: _contents(inputs),
             untracked=("inputs",),
@@ -86,7 +86,7 @@ def steps(
 
 def _plan_inputs(run: Run, settings: Settings) -> PlanInputs:
     """The runs that the points were trained on; none if the points are from a file."""
-    pairs, grid, inputs = run.manifest(PAIRS), run.manifest(POINTS), read_inputs(run)
+    pairs, grid, inputs = run.manifest(PAIRS_STAGE), run.manifest(POINTS_STAGE), read_inputs(run)
     if pairs is None or grid is None or not isinstance(inputs, LawsInputs):
         return PlanInputs(settings.ingest.tenant)
     records = read_runs(inputs.runs)
@@ -101,9 +101,9 @@ def _contents(inputs: PlanInputs) -> dict[str, str]:
     runs = {f"the run {source.run.store.url}": source.content() for source in inputs.sources}
     for source in inputs.sources:
         tables = all_tables(source.run)
-        runs[f"other tables of {source.run.store.url}"] = key_of([tables.content(name) for name in READS])
+        runs[f"other tables of {source.run.store.url}"] = key_of([tables.content(name) for name in OPTIONAL_TABLES])
     journals = {
-        f"the review of {source.run.store.url}": key_of(sorted(source.run.store.sizes(JOURNAL)))
+        f"the review of {source.run.store.url}": key_of(sorted(source.run.store.sizes(ANSWERS_FOLDER)))
         for source in inputs.judged
     }
     return runs | journals | {"the encoders": key_of([asdict(source) for source in inputs.models])}

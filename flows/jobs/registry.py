@@ -9,7 +9,7 @@ from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.errors import ArtifactError
 
 # Modules by name, imported by `job_of_kind`: a command imports the job that it needs and no other.
-MODULES = {
+JOB_MODULES = {
     "benchmark": "build_benchmark",
     "mined": "mine_logs",
     "adapter": "adapt_encoder",
@@ -24,7 +24,7 @@ MODULES = {
 
 def job_of_kind(kind: str) -> Job:
     """The job with the steps and report sections of a kind of folder."""
-    job: Job = import_module(f"darklode.flows.jobs.{MODULES[kind]}").JOB
+    job: Job = import_module(f"darklode.flows.jobs.{JOB_MODULES[kind]}").JOB
     return job
 
 

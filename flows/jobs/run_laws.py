@@ -18,7 +18,7 @@ from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.sharding import Spread, here
-from darklode.pipeline.laws.fit_stage import FIT, write_law_fits
+from darklode.pipeline.laws.fit_stage import FIT_STAGE, write_law_fits
 from darklode.pipeline.laws.page import PAGE, law_sentences, page
 from darklode.pipeline.laws.trainer import GridTrainer
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
@@ -67,7 +67,7 @@ def run_laws(runs: Sequence[str], encoders: Sequence[str], out: str, settings: d
 
 def steps(bases: Sequence[BaseEncoder], settings: Settings, spread: Spread = here) -> list[Step]:
     """The steps in data order. A further encoder is a further input: the points of the others stay up to date."""
-    from darklode.pipeline.laws.grid_stage import GRID, grid
+    from darklode.pipeline.laws.grid_stage import GRID_STAGE, grid
 
     trainer, seed = _trainer(settings), settings.seed
     base_by_number = {f"{number}": base for number, base in enumerate(bases)}
@@ -75,12 +75,12 @@ def steps(bases: Sequence[BaseEncoder], settings: Settings, spread: Spread = her
         pairs_step(bases[0], settings),
         *([triplets_step(bases[0], settings)] if settings.laws.trainer == TOWERS else []),
         Step(
-            GRID.reading(*trainer.tables_read),
+            GRID_STAGE.reading(*trainer.tables_read),
             call(grid, trainer, base_by_number, settings.laws, seed=seed, spread=spread),
             lambda: _encoders(bases) | _generated_contents(settings),
             untracked=("bases", "spread"),
         ),
-        Step(FIT, call(write_law_fits, seed=seed)),
+        Step(FIT_STAGE, call(write_law_fits, seed=seed)),
     ]
 
 

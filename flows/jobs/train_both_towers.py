@@ -14,12 +14,12 @@ from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.dual.evaluation import MEASURES, SYSTEMS, TESTED, rank_test_queries
+from darklode.pipeline.towers.dual.evaluation import DUAL_TEST_STAGE, MEASURES, SYSTEMS, rank_test_queries
 from darklode.pipeline.towers.dual.sources import TopicalSource
-from darklode.pipeline.towers.dual.stage import TRAINED, DualInputs, follow_leader, train_both
-from darklode.pipeline.towers.dual.triplets import TRIPLETS, tower_triplets
+from darklode.pipeline.towers.dual.stage import DUAL_TRIALS_STAGE, DualInputs, follow_leader, train_both
+from darklode.pipeline.towers.dual.triplets import TRIPLETS_STAGE, tower_triplets
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
-from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.fit.distributed import require_unsharded
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.schemas.run_inputs import TowersInputs
@@ -88,15 +88,15 @@ def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
         Step(
-            PAIRS,
+            PAIRS_STAGE,
             call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability")),
             lambda: contents(base),
             source=base.sources,
         ),
         triplets_step(base, settings),
-        Step(TRAINED, call(train_both, dual, lora, dual_inputs, seed=seed), lambda: contents(base)),
+        Step(DUAL_TRIALS_STAGE, call(train_both, dual, lora, dual_inputs, seed=seed), lambda: contents(base)),
         Step(
-            TESTED,
+            DUAL_TEST_STAGE,
             call(
                 rank_test_queries,
                 dual.only("method", "query_tower_layers", "matryoshka_dims", "views", "prompt"),
@@ -115,7 +115,7 @@ def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
 def triplets_step(base: BaseEncoder, settings: Settings) -> Step:
     """Training triplets of both towers; the base is `topical`."""
     call_arguments = call(tower_triplets, base.sources, seed=settings.seed)
-    return Step(TRIPLETS, call_arguments, lambda: contents(base), untracked=("sources",))
+    return Step(TRIPLETS_STAGE, call_arguments, lambda: contents(base), untracked=("sources",))
 
 
 def _dual_inputs(base: BaseEncoder, settings: Settings) -> DualInputs:
@@ -124,7 +124,7 @@ def _dual_inputs(base: BaseEncoder, settings: Settings) -> DualInputs:
 
 def hand_over(run: Run, base: BaseEncoder, settings: Settings, sources: list[str]) -> str:
     """Write the towers, card and views; returns the result in a sentence."""
-    from darklode.pipeline.towers.dual import FOLDER
+    from darklode.pipeline.towers.dual import TOWERS_FOLDER
     from darklode.pipeline.towers.dual.card import card
     from darklode.pipeline.towers.dual.folder import save, sentence
 
@@ -134,4 +134,4 @@ def hand_over(run: Run, base: BaseEncoder, settings: Settings, sources: list[str
     text = card(run, settings, dual_inputs, sources)
     run.store.write("README.md", text)
     executor().show(run, text.decode)
-    return f"{run.store.url}/{FOLDER}: {sentence(run.tables())}."
+    return f"{run.store.url}/{TOWERS_FOLDER}: {sentence(run.tables())}."

@@ -20,12 +20,12 @@ from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.evaluation import MEASURES, SYSTEMS, TESTED, test_student
-from darklode.pipeline.towers.queries import QUERIES, content, read_files, tower_queries
-from darklode.pipeline.towers.stage import DISTIL, distil
+from darklode.pipeline.towers.evaluation import MEASURES, SYSTEMS, TOWER_TEST_STAGE, test_student
+from darklode.pipeline.towers.queries import QUERIES_STAGE, content, read_files, tower_queries
+from darklode.pipeline.towers.stage import DISTIL_STAGE, distil
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
-from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.release.adapter import Adapter
@@ -94,24 +94,24 @@ def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Sett
             source=files,
         ),
         Step(
-            QUERIES,
+            QUERIES_STAGE,
             call(tower_queries, sources, tenant=settings.adapt.tenant, held_out=tower_settings.eval_queries, seed=seed),
             lambda: {f"the run {source.run.store.url}": content(source) for source in sources},
             untracked=("sources",),
         ),
         Step(
-            PAIRS,
+            PAIRS_STAGE,
             call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability")),
             lambda: contents(base),
             source=sources,
         ),
         Step(
-            DISTIL,
+            DISTIL_STAGE,
             call(
                 distil, tower_settings.only("max_steps", "batch_size", "learning_rates", "report_to"), pair, seed=seed
             ),
         ),
-        Step(TESTED, call(test_student, base, pair)),
+        Step(TOWER_TEST_STAGE, call(test_student, base, pair)),
         Step(
             EVALUATE,
             call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
@@ -149,10 +149,10 @@ def teacher_pair(
 
 
 def _require_same_base(adapter: Adapter, encoder: SentenceTransformersSettings, tenant: str) -> None:
-    base_identity, recorded_ = identity(encoder), adapter.facts["base"]
+    base_identity, recorded_identity = identity(encoder), adapter.facts["base"]
     for name in base_identity.keys() - {"settings"}:
-        if base_identity[name] != recorded_[name]:
-            raise DoesNotFit(f"{adapter.store.url} was adapted from another encoder: {name} {recorded_[name]}")
+        if base_identity[name] != recorded_identity[name]:
+            raise DoesNotFit(f"{adapter.store.url} was adapted from another encoder: {name} {recorded_identity[name]}")
     if adapter.light:
         raise DoesNotFit(
             f"{adapter.store.url} is one tenant's head without an encoder; run `darklode adapt` for that tenant only"

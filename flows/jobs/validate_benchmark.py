@@ -13,11 +13,11 @@ from darklode.pipeline.base.chunk_texts import tenants
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError, NotPublishable
 from darklode.pipeline.judge.calibration import fitted_thresholds
-from darklode.pipeline.validate.gate import GATE, gate, release, release_outcome, require_release
+from darklode.pipeline.validate.gate import GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
-from darklode.pipeline.validate.review.journal import FOLDER
+from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
-from darklode.pipeline.validate.stage import VALIDATE, validate
+from darklode.pipeline.validate.stage import VALIDATE_STAGE, validate
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.settings import Settings
 
@@ -61,7 +61,7 @@ def check_reviewed(run: Run, settings: dict[str, Any] | None = None) -> None:
     record, _ = read_benchmark(run)
     validation_settings = record.with_overrides(settings or {}).validation
     limits = (validation_settings.min_kappa, validation_settings.max_null_rate, validation_settings.min_recall)
-    if all(limit is None for limit in limits) and not run.store.sizes(FOLDER):
+    if all(limit is None for limit in limits) and not run.store.sizes(ANSWERS_FOLDER):
         raise ArtifactError(_no_labels(run))
 
 
@@ -73,7 +73,11 @@ def steps(run: Run, settings: Settings) -> list[Step]:
     sampling = REVIEW_SAMPLE_STAGE
     if judge.strategy == "adaptive":
         sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
-    validating = replace(VALIDATE, reads=(*VALIDATE.reads, "calibration")) if judge.threshold == "fitted" else VALIDATE
+    validating = (
+        replace(VALIDATE_STAGE, reads=(*VALIDATE_STAGE.reads, "calibration"))
+        if judge.threshold == "fitted"
+        else VALIDATE_STAGE
+    )
     return [
         Step(sampling, call(review_sample, settings.review, seed=seed)),
         Step(
@@ -83,7 +87,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
             source=run.store,
         ),
         Step(validating, call(_validate, settings.evaluate.only("n_resamples"), threshold=threshold, seed=seed)),
-        Step(GATE, call(gate, settings.validation)),
+        Step(GATE_STAGE, call(gate, settings.validation)),
     ]
 
 

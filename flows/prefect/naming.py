@@ -9,8 +9,8 @@ from typing import Any
 from darklode.flows.config import read_project
 from darklode.pipeline.base.errors import DarklodeError
 
-PARTS = 2  # last parts of the folder in a name
-DIGITS = 8
+NAME_PARTS = 2  # last parts of the folder in a name
+HASH_DIGITS = 8  # of the folder's hash in a key
 
 
 def run_name(parameters: Mapping[str, Any], due: datetime) -> str:
@@ -36,7 +36,7 @@ def _run_folder(parameters: Mapping[str, Any]) -> str:
 
 
 def _last_part(url: str) -> str:
-    return "/".join([part for part in url.split("/") if part][-PARTS:])
+    return "/".join([part for part in url.split("/") if part][-NAME_PARTS:])
 
 
 def artifact_key(url: str) -> str:
@@ -45,4 +45,4 @@ def artifact_key(url: str) -> str:
     Prefect allows lower-case letters, digits and dashes.
     """
     words = re.findall(r"[a-z0-9]+", _last_part(url).lower())
-    return "-".join([*words, sha256(url.encode()).hexdigest()[:DIGITS]])
+    return "-".join([*words, sha256(url.encode()).hexdigest()[:HASH_DIGITS]])

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from prefect import Flow
     from prefect.client.schemas.objects import FlowRun, State
 
-VARIABLE = "DARKLODE_WEBHOOK"
+ADDRESS_VARIABLE = "DARKLODE_WEBHOOK"
 """Its address often contains a secret, so it is read when needed, never stored, and never part of a message."""
 
-SECONDS = 10.0
+POST_SECONDS = 10.0
 
 
 def notify(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
@@ -44,14 +44,14 @@ def post_message(payload: Mapping[str, str], warn: Callable[[str], object]) -> N
         payload: result of `build_message`.
         warn: receives the warning.
     """
-    address = os.environ.get(VARIABLE)
+    address = os.environ.get(ADDRESS_VARIABLE)
     if not address:
         return
     try:
         if not address.startswith(("https://", "http://")):
             raise ValueError("not an http address")
         request = Request(address, json.dumps(payload).encode(), {"Content-Type": "application/json"})  # noqa: S310 (http or https)
-        with urlopen(request, timeout=SECONDS):  # noqa: S310
+        with urlopen(request, timeout=POST_SECONDS):  # noqa: S310
             pass
     except (OSError, HTTPException, ValueError) as error:
-        warn(f"{VARIABLE} could not be reached: {type(error).__name__} {getattr(error, 'code', '')}".rstrip())
+        warn(f"{ADDRESS_VARIABLE} could not be reached: {type(error).__name__} {getattr(error, 'code', '')}".rstrip())

@@ -49,7 +49,7 @@ from darklode.pipeline.base.errors import DarklodeError, HeldBack, MissingPart, 
 PROGRESS_SECONDS = 2.0  # between updates of a progress artifact, each of which is a request
 END_SECONDS = 5.0  # timeout for Prefect's threads; they end in milliseconds unless a request hangs
 
-PERMANENT = (
+PERMANENT_OS_ERRORS = (
     FileNotFoundError,
     PermissionError,
     IsADirectoryError,
@@ -132,7 +132,7 @@ def failed_state(error: DarklodeError) -> State[Any]:
 def can_retry(task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     """Whether the cause of a failure may be temporary; then it is reported. Darklode's own errors never are."""
     error = state.data
-    if not isinstance(error, OSError) or isinstance(error, (*PERMANENT, DarklodeError)):
+    if not isinstance(error, OSError) or isinstance(error, (*PERMANENT_OS_ERRORS, DarklodeError)):
         return False
     reporter().say(f"{task.name}: {error}; retrying")
     return True

@@ -127,7 +127,7 @@ def reporting(to: Reporter) -> Iterator[None]:
         _current.reset(token)
 
 
-UNITS = {
+ROW_UNITS = {
     "adapter_verdict": "verdict",
     "audit_overlap": "overlaps of retriever pairs",
     "audit_retrievers": "retriever metrics",
@@ -151,7 +151,7 @@ def summary(manifest: Manifest) -> str:
     """Input and output counts of a stage, in one line."""
     if not manifest.funnel:
         counts = {name: sum(part.rows for part in parts) for name, parts in manifest.outputs.items()}
-        labels = {name: UNITS.get(name, f"rows of {name.replace('_', ' ')}") for name in counts}
+        labels = {name: ROW_UNITS.get(name, f"rows of {name.replace('_', ' ')}") for name in counts}
         return ", ".join(f"{rows:,} {labels[name]}" for name, rows in counts.items() if rows) or "nothing to do"
     first, last = manifest.funnel[0], manifest.funnel[-1]
     return f"{first.rows_in:,} {first.unit_in} → {last.rows_out:,} {last.unit_out}".replace("_", " ")

@@ -25,13 +25,13 @@ from darklode.pipeline.base.errors import MissingPart
 START_SECONDS = 120
 LOG_LINES = 5
 
-QUIET = {
+QUIET_VARIABLES = {
     "DO_NOT_TRACK": "1",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the command reports errors itself
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
 }
-DISABLED = {
+OWN_SERVER_VARIABLES = {
     "PREFECT_UI_ENABLED": "0",
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "0",  # takes a second, for block types that are not used
 }
@@ -68,7 +68,7 @@ def prefect_server() -> Iterator[Server]:
 
 def configured_server() -> "ConfiguredServer | None":
     """The configured server, if any. Also sets Prefect's logging to quiet, before Prefect is imported."""
-    for name, value in QUIET.items():
+    for name, value in QUIET_VARIABLES.items():
         os.environ.setdefault(name, value)
     from prefect.settings import PREFECT_API_URL
 
@@ -110,11 +110,11 @@ def check_configured() -> list[str]:
     return []
 
 
-COMMAND = (sys.executable, "-m", "darklode.flows.prefect.server")
+SERVER_COMMAND = (sys.executable, "-m", "darklode.flows.prefect.server")
 
 
 @contextmanager
-def own_server(command: Sequence[str] = COMMAND) -> Iterator["OwnServer"]:
+def own_server(command: Sequence[str] = SERVER_COMMAND) -> Iterator["OwnServer"]:
     """Start a server, point Prefect to it, and end it with the block.
 
     Args:
@@ -190,7 +190,7 @@ def serve(listening: int, ready: int, parent: int) -> None:
         parent: process id.
     """
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
-    os.environ.update(DISABLED)
+    os.environ.update(OWN_SERVER_VARIABLES)
     import uvicorn
     from prefect.server.api.server import create_app
 

@@ -37,9 +37,9 @@ from prefect.states import AwaitingRetry, Cancelled, Crashed, Pending
 
 from darklode.pipeline.base.artifacts import key_of
 
-MESSAGE = "The process was killed. Run the same command again to resume."
-ENDING = ".running"
-LOCK = "ending.lock"
+KILLED_MESSAGE = "The process was killed. Run the same command again to resume."
+RUNNING_SUFFIX = ".running"  # of the files that running flows hold locked
+CLEANUP_LOCK_FILE = "ending.lock"  # held while dead runs are marked as crashed
 MAX_STARTS = 3
 """Limits restarts of a run that crashes its machine each time."""
 
@@ -49,10 +49,10 @@ REPORT_SECONDS = 5.0
 LEASE_SECONDS = 60.0
 """Prefect's minimum."""
 
-_OCCUPYING = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+_SLOT_HOLDING_STATES = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 """States in which a run holds a slot of its deployment's concurrency limit."""
 
-_GUARD = """
+_GUARD_PROGRAM = """
 import fcntl, os, sys, time
 path, seconds, *command = sys.argv[1:]
 try:
@@ -79,7 +79,7 @@ def watch_run(is_persistent: bool) -> Iterator[None]:
     folder = Path(PREFECT_HOME.value()) / "darklode" / key_of(server)
     folder.mkdir(parents=True, exist_ok=True)
     mark_crashed(folder)
-    path = folder / f"{flow_run.id}{ENDING}"
+    path = folder / f"{flow_run.id}{RUNNING_SUFFIX}"
     with _hold_lock(path), guard_run(path) if deployment.id else nullcontext():
         yield
 
@@ -101,7 +101,7 @@ def _hold_lock(path: Path) -> Iterator[None]:
 def guard_run(path: Path) -> Iterator[None]:
     """Start a process that calls `mark_crashed` if this process is killed."""
     cleanup = [sys.executable, "-m", "darklode.flows.prefect.stale_flow_runs", str(path.parent)]
-    command = [sys.executable, "-I", "-S", "-c", _GUARD, str(path), str(REPORT_SECONDS), *cleanup]
+    command = [sys.executable, "-I", "-S", "-c", _GUARD_PROGRAM, str(path), str(REPORT_SECONDS), *cleanup]
     guard = subprocess.Popen(  # noqa: S603 (our own program)
         command,
         stdin=subprocess.DEVNULL,
@@ -121,9 +121,9 @@ def mark_crashed(folder: Path) -> None:
 
     What the server rejects is tried again the next time.
     """
-    with (folder / LOCK).open("a") as lock:
+    with (folder / CLEANUP_LOCK_FILE).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for path in sorted(folder.glob(f"*{ENDING}")):
+        for path in sorted(folder.glob(f"*{RUNNING_SUFFIX}")):
             if _is_unlocked(path):
                 with suppress(HTTPError, PrefectException):
                     _crash(UUID(path.stem))
@@ -150,11 +150,11 @@ def _crash(flow_run_id: UUID) -> None:
         run_filter = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
         for task_run in client.read_task_runs(flow_run_filter=run_filter):  # first: a restarted run has new task runs
             if task_run.state and not task_run.state.is_final():
-                client.set_task_run_state(task_run.id, Crashed(message=MESSAGE), force=True)
+                client.set_task_run_state(task_run.id, Crashed(message=KILLED_MESSAGE), force=True)
         if dead.state and not dead.state.is_final():
             _keep_slots_of_others(client, dead)
             cancelled = dead.state.is_cancelling()
-            ended: State[Any] = Cancelled(message=MESSAGE) if cancelled else Crashed(message=MESSAGE)
+            ended: State[Any] = Cancelled(message=KILLED_MESSAGE) if cancelled else Crashed(message=KILLED_MESSAGE)
             client.set_flow_run_state(flow_run_id, ended, force=True)
             if dead.deployment_id and not cancelled and dead.run_count < MAX_STARTS:
                 again: State[Any] = AwaitingRetry(message="The process was killed; the run resumes.")
@@ -204,7 +204,7 @@ def _holds_slot(client: SyncPrefectClient, flow_run_id: UUID, deployment_id: UUI
 def _n_others(client: SyncPrefectClient, flow_run_id: UUID, deployment_id: UUID) -> int:
     occupying = FlowRunFilter(
         id=FlowRunFilterId(not_any_=[flow_run_id]),
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_OCCUPYING)),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_SLOT_HOLDING_STATES)),
     )
     of_deployment = DeploymentFilter(id=DeploymentFilterId(any_=[deployment_id]))
     return len(client.read_flow_runs(flow_run_filter=occupying, deployment_filter=of_deployment))

@@ -12,14 +12,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from darklode.flows.web.guard import BODY_BYTES
+from darklode.flows.web.guard import MAX_BODY_BYTES
 from darklode.flows.web.pages import Pages, Site, passage
 from darklode.pipeline.base.errors import ArtifactError, InputError
 from darklode.pipeline.base.highlighting import Highlighter
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.browse.catalogue import Catalogue
-from darklode.pipeline.browse.filtering import PAGE, Listing, ListPage, ListRequest, choices, find_rows
+from darklode.pipeline.browse.filtering import PAGE_PARAMETER, Listing, ListPage, ListRequest, choices, find_rows
 from darklode.pipeline.browse.lists import CANDIDATES, OWN_TRIPLETS, TRIPLET, lists_of
 from darklode.pipeline.browse.overview import table_counts
 from darklode.pipeline.browse.query_detail import document_of, evidence, judged_pool, query_of
@@ -116,8 +116,8 @@ class Browser:
         """Template values of a list page: highlighted rows and parameters of the previous and next page."""
         request = list_page.request
         rows = [self._highlight_row(row, request.words) for row in list_page.rows]
-        before = {**address, PAGE: str(request.page - 1)} if request.page > 1 else None
-        after = {**address, PAGE: str(request.page + 1)} if request.page < list_page.pages else None
+        before = {**address, PAGE_PARAMETER: str(request.page - 1)} if request.page > 1 else None
+        after = {**address, PAGE_PARAMETER: str(request.page + 1)} if request.page < list_page.pages else None
         words = " ".join(request.words)
         return {"listing": listing, "page": list_page, "rows": rows, "words": words, "before": before, "after": after}
 
@@ -140,7 +140,7 @@ _MESSAGES = {
     400: ("Bad request", "The address is invalid."),
     404: ("Page not found", "Open the complete address that `darklode browse` printed."),
     405: ("Method not allowed", "These pages are read-only."),
-    413: ("Request too large", f"The limit is {BODY_BYTES:,} bytes."),
+    413: ("Request too large", f"The limit is {MAX_BODY_BYTES:,} bytes."),
     500: ("Internal error", "See the terminal in which `darklode browse` runs."),
 }
 _SITE = Site(_PAGES, _MESSAGES, lambda _request: "./", "Back to the run")

@@ -9,15 +9,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-BODY_BYTES = 1 << 16
-NOWHERE = "/nowhere"
+MAX_BODY_BYTES = 1 << 16
+UNKNOWN_PATH = "/nowhere"  # requests without the token get the error page of a missing page
 
 
 class Guard:
     """Serves paths below the token only, limits request bodies, and adds security headers to every response.
 
     Args:
-        app: the pages, without the token in their paths; must have no page at NOWHERE.
+        app: the pages, without the token in their paths; must have no page at UNKNOWN_PATH.
         token: secret first part of every path.
         policy: the Content-Security-Policy.
         free: paths also served without the token.
@@ -45,22 +45,22 @@ class Guard:
 
         token, slash, remaining_path = scope["path"].removeprefix("/").partition("/")
         ours = secrets.compare_digest(token.encode(errors="surrogateescape"), self._token.encode())
-        path = f"/{remaining_path}" if ours else scope["path"] if scope["path"] in self._free else NOWHERE
+        path = f"/{remaining_path}" if ours else scope["path"] if scope["path"] in self._free else UNKNOWN_PATH
         within = dict(scope) | {"path": path, "raw_path": quote(path).encode()}
         app = self._app if slash or not ours else RedirectResponse(f"{self._token}/")  # links are relative to it
         await app(within, _limit_body(scope, receive), answer)
 
 
 def _limit_body(scope: Scope, receive: Receive) -> Receive:
-    """Reject bodies over BODY_BYTES, by the Content-Length header or while reading."""
+    """Reject bodies over MAX_BODY_BYTES, by the Content-Length header or while reading."""
     content_length = int(Headers(scope=scope).get("content-length", "0"))
     read = 0
 
     async def receive_limited() -> Message:
         nonlocal read
-        message = await receive() if content_length <= BODY_BYTES else {"body": b""}
+        message = await receive() if content_length <= MAX_BODY_BYTES else {"body": b""}
         read += len(message.get("body", b""))
-        if max(read, content_length) > BODY_BYTES:
+        if max(read, content_length) > MAX_BODY_BYTES:
             raise HTTPException(413)
         return message
 

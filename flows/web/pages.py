@@ -24,7 +24,7 @@ from darklode.pipeline.base.highlighting import Highlighter
 from darklode.pipeline.report.formatting import clean, number
 from darklode.pipeline.report.page import policy_hash
 
-EXCERPT = 240
+EXCERPT_CHARACTERS = 240
 """Characters of a text shown before it is expanded."""
 
 ErrorMessages = Mapping[int, tuple[str, str]]
@@ -84,7 +84,7 @@ def passage(row: Mapping[str, Any], highlighter: Highlighter) -> dict[str, Any]:
     Args:
         row: title, heading, text, and `fenced`: whether the text begins inside a fenced code block.
     """
-    clipped, full_blocks = highlighter.collapse(row["text"], EXCERPT, fenced=row["fenced"])
+    clipped, full_blocks = highlighter.collapse(row["text"], EXCERPT_CHARACTERS, fenced=row["fenced"])
     return {
         **row,
         "heading": highlighter.pieces(row.get("heading") or ""),

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from darklode.flows.console import errors, printable
-from darklode.flows.web.guard import BODY_BYTES
+from darklode.flows.web.guard import MAX_BODY_BYTES
 from darklode.flows.web.pages import Pages, Site, is_web
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from darklode.pipeline.base.highlighting import Highlighter, TextBlock
@@ -155,14 +155,17 @@ def _blocks(neighbour: Neighbour | None, highlighter: Highlighter) -> list[TextB
     return highlighter.blocks(neighbour.text, fenced=neighbour.fenced) if neighbour else None
 
 
-SKIP = "skip"
+SKIP_ANSWER = "skip"
 
 _MESSAGES = {
     400: ("Invalid request", "The page sent invalid data. Nothing was saved."),
     404: ("Page not found", "Open the complete address that `darklode review` printed."),
     405: ("Page not found", "Open the address that `darklode review` printed."),
     410: ("Pair not found", "A new sample was drawn after this page was opened. Nothing was saved."),
-    413: ("Request too large", f"The limit for an answer with its reason is {BODY_BYTES:,} bytes. Nothing was saved."),
+    413: (
+        "Request too large",
+        f"The limit for an answer with its reason is {MAX_BODY_BYTES:,} bytes. Nothing was saved.",
+    ),
     500: ("Internal error", "See the terminal in which `darklode review` runs. Check that your last answer was saved."),
     507: ("Answer not saved", "The server could not write it, e.g. because the disk is full. Then answer again."),
 }
@@ -211,7 +214,7 @@ class _ReviewEndpoints:
         reviewer, form = await self._read_form(request)
         answer_text, name = form.get("answer", ""), form.get("pair", "")
         grades = {str(grade): grade for grade in self._review.scale.names}
-        if answer_text != SKIP and answer_text not in grades:
+        if answer_text != SKIP_ANSWER and answer_text not in grades:
             raise HTTPException(400)
         row = self._review.pairs.rows.get(name)
         if row is None:

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from darklode.flows.web.guard import BODY_BYTES
+from darklode.flows.web.guard import MAX_BODY_BYTES
 from darklode.flows.web.pages import Pages, Site, passage
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.highlighting import Highlighter
@@ -23,14 +23,14 @@ from darklode.pipeline.base.types import Row
 from darklode.pipeline.serve.batching import QueueFull, RequestBatcher
 from darklode.pipeline.serve.service import SearchRequest, SearchService
 
-DEPTH, MAX_DEPTH = 10, 100
-CHARACTERS = 2000
+DEFAULT_DEPTH, MAX_DEPTH = 10, 100
+MAX_QUERY_CHARACTERS = 2000
 """Maximum length of a query."""
 
-BATCH, WAITING = 64, 512
+MAX_BATCH_QUERIES, MAX_WAITING_QUERIES = 64, 512
 """Maximum number of queries encoded together, and of queries waiting."""
 
-SEARCH, HEALTH = "/search", "/health"
+SEARCH_PATH, HEALTH_PATH = "/search", "/health"
 
 
 _STYLES = ("page.css", "texts.css", "browse/browse.css", "search/search.css")
@@ -42,9 +42,9 @@ class SearchBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    query: str = Field(min_length=1, max_length=CHARACTERS)
+    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARACTERS)
     system: str | None = None
-    depth: int = Field(DEPTH, ge=1, le=MAX_DEPTH)
+    depth: int = Field(DEFAULT_DEPTH, ge=1, le=MAX_DEPTH)
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ class SearchConsole:
     async def page(self, request: Request) -> Response:
         """Results of all systems side by side."""
         query = request.query_params.get("q", "").strip()
-        if not query or len(query) > CHARACTERS:
-            error = f"A query may have at most {CHARACTERS:,} characters." if query else ""
+        if not query or len(query) > MAX_QUERY_CHARACTERS:
+            error = f"A query may have at most {MAX_QUERY_CHARACTERS:,} characters." if query else ""
             status = HTTPStatus.BAD_REQUEST if error else HTTPStatus.OK
-            return HTMLResponse(self._render(query[:CHARACTERS], [], error=error), status)
+            return HTMLResponse(self._render(query[:MAX_QUERY_CHARACTERS], [], error=error), status)
         names = list(self.service.systems)
-        results = await self._answers([SearchRequest(name, query, DEPTH) for name in names])
+        results = await self._answers([SearchRequest(name, query, DEFAULT_DEPTH) for name in names])
         return HTMLResponse(self._render(query, self._system_columns(query, dict(zip(names, results, strict=True)))))
 
     async def health(self, _request: Request) -> Response:
@@ -130,7 +130,13 @@ class SearchConsole:
         names = " and ".join(self.service.systems)
         context = {"folder": self.folder, "about": self.about, "systems": names, "both": len(self.service.systems) > 1}
         shared = len(set.intersection(*ids)) if ids else 0
-        context |= {"query": query, "error": error, "characters": CHARACTERS, "depth": DEPTH, "shared": shared}
+        context |= {
+            "query": query,
+            "error": error,
+            "characters": MAX_QUERY_CHARACTERS,
+            "depth": DEFAULT_DEPTH,
+            "shared": shared,
+        }
         return _PAGES.render("search/search.html", **context, columns=columns)
 
 
@@ -145,7 +151,7 @@ _MESSAGES = {
     400: ("Bad request", "The address is invalid."),
     404: ("Page not found", "Open the complete address that `darklode serve` printed."),
     405: ("Method not allowed", "Use POST for `search` and GET for the page."),
-    413: ("Request too large", f"The limit is {BODY_BYTES:,} bytes."),
+    413: ("Request too large", f"The limit is {MAX_BODY_BYTES:,} bytes."),
     500: ("Internal error", "See the terminal in which `darklode serve` runs."),
     503: ("Queue full", "Too many queries are waiting; retry in a second."),
 }
@@ -155,7 +161,7 @@ class _SearchSite(Site):
     """Reports errors of the API as JSON."""
 
     def error_page(self, request: Request, status: int, detail: str = "") -> Response:
-        if request.url.path not in {SEARCH, HEALTH}:
+        if request.url.path not in {SEARCH_PATH, HEALTH_PATH}:
             return super().error_page(request, status, detail)
         heading, sentence = self.messages.get(status, self.messages[HTTPStatus.BAD_REQUEST])
         return JSONResponse({"error": detail or f"{heading}. {sentence}"}, status)
@@ -168,10 +174,10 @@ def search_app(console: SearchConsole, token: str, hosts: Sequence[str]) -> ASGI
     """Create the app; `/health` needs no token. See `Site.app` for `token` and `hosts`."""
     routes = [
         Route("/", console.page),
-        Route(SEARCH, console.search, methods=["POST"]),
-        Route(HEALTH, console.health),
+        Route(SEARCH_PATH, console.search, methods=["POST"]),
+        Route(HEALTH_PATH, console.health),
     ]
-    return _SITE.app(routes, {InputError: _reject_request, QueueFull: _reject_busy}, token, hosts, free=(HEALTH,))
+    return _SITE.app(routes, {InputError: _reject_request, QueueFull: _reject_busy}, token, hosts, free=(HEALTH_PATH,))
 
 
 async def _reject_request(request: Request, error: Exception) -> Response:

@@ -5,52 +5,53 @@ from darklode.pipeline.base.highlighting import COUNT_FENCES_SQL
 FOLD = "strip_accents(lower({}))"
 """SQL that removes case and accents from a text."""
 
-_QUERIES = f"""
+_CREATE_QUERIES = f"""
     CREATE TABLE all_queries AS
     SELECT CAST(row_number() OVER (ORDER BY tenant, query_id) AS INTEGER) AS query, tenant, query_id, text, split,
            language, n_represented, cluster_id, {FOLD.format("text")} AS folded
     FROM queries
 """
 # A chunk begins inside a fenced code block if the chunks before it contain an odd number of fences.
-_PASSAGES = f"""
+_CREATE_PASSAGES = f"""
     CREATE TABLE all_passages AS
     SELECT CAST(row_number() OVER (ORDER BY c.tenant, c.chunk_id) AS INTEGER) AS passage, c.tenant,
            c.chunk_id AS passage_id, c.doc_id, c.title, c.heading, c.text, d.url,
-           coalesce(sum({COUNT_FENCES_SQL.format(text="c.text")}) OVER before % 2 = 1, false) AS fenced,
+           coalesce(sum({COUNT_FENCES_SQL.format(text="c.text")}) OVER preceding_chunks % 2 = 1, false) AS fenced,
            {FOLD.format("concat_ws(chr(10), c.title, c.heading, c.text)")} AS folded
     FROM chunks c LEFT JOIN (SELECT tenant, doc_id, url FROM documents) d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
-    WINDOW before AS (
+    WINDOW preceding_chunks AS (
         PARTITION BY c.tenant, c.doc_id ORDER BY c.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     )
 """
-_NUMBERED = """
+# Rows of a table with the numbers of their query and passage; pairs of dropped queries or passages are left out.
+_PAIR_NUMBERS_SQL = """
     SELECT q.query, p.passage, {columns} FROM {table} t
     JOIN all_queries q ON q.tenant = t.tenant AND q.query_id = t.query_id
     JOIN all_passages p ON p.tenant = t.tenant AND p.passage_id = t.chunk_id
 """
 
 
-def _numbered_sql(table: str, columns: str) -> str:
-    return _NUMBERED.format(table=table, columns=columns)
+def _with_pair_numbers(table: str, columns: str) -> str:
+    return _PAIR_NUMBERS_SQL.format(table=table, columns=columns)
 
 
-_HUMAN_ANSWERS = f"""
+_CREATE_HUMAN_ANSWERS = f"""
     CREATE TABLE human_answers AS
-    {_numbered_sql("answers", "t.reviewer, t.relevance, t.rationale")}
-    UNION ALL {_numbered_sql("human_labels", "CAST(NULL AS VARCHAR), t.relevance, CAST(NULL AS VARCHAR)")}
+    {_with_pair_numbers("answers", "t.reviewer, t.relevance, t.rationale")}
+    UNION ALL {_with_pair_numbers("human_labels", "CAST(NULL AS VARCHAR), t.relevance, CAST(NULL AS VARCHAR)")}
 """
-_FINDERS = """
+_CREATE_FINDERS = """
     CREATE TABLE finders AS SELECT row_number() OVER (ORDER BY retrievers) AS found_by, retrievers
     FROM (SELECT DISTINCT retrievers FROM pool)
 """
-_PAIRS = f"""
+_CREATE_PAIRS = f"""
     CREATE TABLE pairs AS
-    WITH candidates AS ({_numbered_sql("pool", "t.retrievers, t.best_rank, t.fused_score")}),
-    judged AS (
+    WITH candidates AS ({_with_pair_numbers("pool", "t.retrievers, t.best_rank, t.fused_score")}),
+    pair_verdicts AS (
         SELECT query, passage, bool_or(relevant) AS relevant, max(probability) AS probability, max(grade) AS grade
-        FROM ({_numbered_sql("verdicts", "t.relevant, t.probability, t.grade")}) GROUP BY query, passage
+        FROM ({_with_pair_numbers("verdicts", "t.relevant, t.probability, t.grade")}) GROUP BY query, passage
     ),
-    labels AS ({_numbered_sql("qrels", "t.relevance, t.source")}),
+    labels AS ({_with_pair_numbers("qrels", "t.relevance, t.source")}),
     people AS (
         SELECT query, passage, count(*) FILTER (relevance > 0) AS yes, count(*) FILTER (relevance = 0) AS no
         FROM human_answers GROUP BY query, passage
@@ -62,51 +63,63 @@ _PAIRS = f"""
            CASE WHEN h.yes > h.no THEN 'relevant' WHEN h.yes < h.no THEN 'not relevant' WHEN h.yes > 0 THEN 'divided'
                 WHEN h.query IS NOT NULL THEN 'skipped' END AS people
     FROM candidates c JOIN finders f ON f.retrievers = c.retrievers
-    LEFT JOIN judged j ON j.query = c.query AND j.passage = c.passage
+    LEFT JOIN pair_verdicts j ON j.query = c.query AND j.passage = c.passage
     LEFT JOIN labels l ON l.query = c.query AND l.passage = c.passage
     LEFT JOIN people h ON h.query = c.query AND h.passage = c.passage
     ORDER BY c.query, c.fused_score DESC, c.passage
 """
-_RANKS = f"""
+_CREATE_RANKS = f"""
     CREATE TABLE ranks AS
     SELECT r.query, r.passage, r.retriever, CAST(r.rank AS SMALLINT) AS rank
-    FROM ({_numbered_sql("rankings", "t.retriever, t.rank")}) r
+    FROM ({_with_pair_numbers("rankings", "t.retriever, t.rank")}) r
     SEMI JOIN pairs p ON p.query = r.query AND p.passage = r.passage
 """
-_COUNTS = """
+_CREATE_COUNTS = """
     CREATE TABLE counts AS
     SELECT query, count(*) AS candidates, count(*) FILTER (outcome = 'relevant') AS relevant,
            count(*) FILTER (outcome = 'unreadable') AS unreadable, count(people) AS by_people
     FROM pairs GROUP BY query
 """
-_TRIPLETS = """
+_CREATE_TRIPLETS = """
     CREATE TABLE all_triplets AS
-    WITH numbered AS (
+    WITH numbered_triplets AS (
         SELECT CAST(row_number() OVER (ORDER BY t.tenant, t.query_id, t.triplet_id) AS INTEGER) AS triplet,
                t.triplet_id, t.tenant, q.query, p.passage, t.negative_ids, t.positive_score, t.source, t.split
         FROM triplets t JOIN all_queries q ON q.tenant = t.tenant AND q.query_id = t.query_id
         JOIN all_passages p ON p.tenant = t.tenant AND p.passage_id = t.positive_id
     ),
-    unfolded AS (
+    triplet_negatives AS (
         SELECT triplet, tenant, unnest(negative_ids) AS passage_id, generate_subscripts(negative_ids, 1) AS place
-        FROM numbered
+        FROM numbered_triplets
     ),
     negatives AS (
-        SELECT triplet, list(passage ORDER BY place) AS negatives FROM unfolded
+        SELECT triplet, list(passage ORDER BY place) AS negatives FROM triplet_negatives
         JOIN all_passages USING (tenant, passage_id) GROUP BY triplet
     )
     SELECT n.triplet, n.triplet_id, n.query, n.passage, coalesce(g.negatives, []) AS negatives, n.positive_score,
            n.source, n.split, CAST(NULL AS INTEGER) AS via, CAST(NULL AS DATE) AS date,
            CAST(NULL AS VARCHAR) AS tier, j.outcome, j.probability
-    FROM numbered n LEFT JOIN negatives g USING (triplet)
+    FROM numbered_triplets n LEFT JOIN negatives g USING (triplet)
     LEFT JOIN pairs j ON j.query = n.query AND j.passage = n.passage
     ORDER BY triplet
 """
-REJECTED = f"""
+CREATE_REJECTS = f"""
     CREATE TABLE all_rejects AS
     SELECT row_number() OVER (ORDER BY r.stage, r.reason, r.file, r.line, r.tenant, r.id, r.payload) AS n, r.*,
            {FOLD.format("concat_ws(chr(10), r.id, r.file, r.payload)")} AS folded
     FROM rejects r ORDER BY n
 """
 
-STEPS = (_QUERIES, _PASSAGES, _HUMAN_ANSWERS, _FINDERS, _PAIRS, _RANKS, _COUNTS, _TRIPLETS, REJECTED)
+# Executed in this order, because later steps read the tables of earlier ones. Besides the run's tables they read
+# `answers`, the reviewers' current answers, which `open_catalogue` registers.
+STEPS = (
+    _CREATE_QUERIES,
+    _CREATE_PASSAGES,
+    _CREATE_HUMAN_ANSWERS,
+    _CREATE_FINDERS,
+    _CREATE_PAIRS,
+    _CREATE_RANKS,
+    _CREATE_COUNTS,
+    _CREATE_TRIPLETS,
+    CREATE_REJECTS,
+)

@@ -20,7 +20,7 @@ MAX_PAGES = 100
 MAX_WORDS, WORD_CHARACTERS = 8, 100
 """Maximum number of search words, and of characters per word; each word scans all texts."""
 
-WORDS, ORDER, PAGE = "q", "order", "page"
+WORDS_PARAMETER, ORDER_PARAMETER, PAGE_PARAMETER = "q", "order", "page"
 """Names of URL parameters; each filter adds one."""
 
 SEARCHABLE = {
@@ -59,7 +59,7 @@ class Listing:
         rows: SQL after FROM; conditions and orders use its columns.
         searched: keys of SEARCHABLE.
         matches: SQL condition that a row contains a word, using the search results `queries_{word}` etc.
-        shown: SQL of the displayed columns; `chosen` is the page's rows, `chosen.place` their order.
+        display_sql: SQL of the displayed columns; `page_rows` are the rows of the page, `page_rows.place` their order.
         orders: ORDER BY clauses by label; the first is the default.
     """
 
@@ -69,7 +69,7 @@ class Listing:
     rows: str
     searched: tuple[str, ...]
     matches: str
-    shown: str
+    display_sql: str
     orders: Mapping[str, str]
     filters: tuple[Filter, ...]
 
@@ -93,13 +93,13 @@ class ListRequest:
     @classmethod
     def from_parameters(cls, listing: Listing, parameters: Mapping[str, str]) -> ListRequest:
         """Parse URL parameters; invalid values become defaults."""
-        words = tuple(word[:WORD_CHARACTERS] for word in parameters.get(WORDS, "").split()[:MAX_WORDS])
+        words = tuple(word[:WORD_CHARACTERS] for word in parameters.get(WORDS_PARAMETER, "").split()[:MAX_WORDS])
         chosen = {
             list_filter.name: _value(list_filter, parameters.get(list_filter.name, ""))
             for list_filter in listing.filters
         }
-        order = parameters.get(ORDER, "")
-        number = parameters.get(PAGE, "")
+        order = parameters.get(ORDER_PARAMETER, "")
+        number = parameters.get(PAGE_PARAMETER, "")
         page = int(number) if number.isascii() and number.isdigit() and len(number) < 6 else 1
         return cls(
             words,
@@ -111,10 +111,13 @@ class ListRequest:
     def parameters(self, listing: Listing, **changed: object) -> dict[str, str]:
         """URL parameters of this request, without default values."""
         default_order = next(iter(listing.orders))
-        values = {WORDS: " ".join(self.words), **{name: _to_text(value) for name, value in self.chosen.items()}}
+        values = {
+            WORDS_PARAMETER: " ".join(self.words),
+            **{name: _to_text(value) for name, value in self.chosen.items()},
+        }
         values |= {
-            ORDER: "" if self.order == default_order else self.order,
-            PAGE: "" if self.page == 1 else str(self.page),
+            ORDER_PARAMETER: "" if self.order == default_order else self.order,
+            PAGE_PARAMETER: "" if self.page == 1 else str(self.page),
         }
         return {
             name: value
@@ -183,7 +186,7 @@ def find_rows(catalogue: Catalogue, listing: Listing, request: ListRequest, quer
         f"SELECT * {where} ORDER BY {order} LIMIT {PAGE_ROWS} OFFSET {offset}", search_result, **parameters
     )
     row_order = pa.array(range(page.num_rows), pa.int32())
-    rows = catalogue.table(listing.shown, {"chosen": page.append_column("place", row_order)}).to_pylist()
+    rows = catalogue.table(listing.display_sql, {"page_rows": page.append_column("place", row_order)}).to_pylist()
     return ListPage(request, total, pages, rows)
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from darklode.pipeline.browse.catalogue import Catalogue
 from darklode.pipeline.browse.filtering import Filter, Listing
 
-_OUTCOMES = "SELECT * FROM (VALUES ('relevant'), ('not relevant'), ('unreadable'), ('unjudged'))"
-_BOTH = ("queries", "passages")
-_HOLDS = "x.query IN (FROM queries_{word}) OR x.passage IN (FROM passages_{word})"
+_OUTCOME_VALUES_SQL = "SELECT * FROM (VALUES ('relevant'), ('not relevant'), ('unreadable'), ('unjudged'))"
+_QUERIES_AND_PASSAGES = ("queries", "passages")
+_MATCHES_SQL = "x.query IN (FROM queries_{word}) OR x.passage IN (FROM passages_{word})"
 
 
 def _distinct(column: str, table: str) -> str:
@@ -22,9 +22,10 @@ _PROBABILITY = (
     Filter("min_probability", "probability from", "x.probability >= $min_probability"),
     Filter("max_probability", "to", "x.probability <= $max_probability"),
 )
-_CHOSEN = "chosen.* EXCLUDE (text, folded), chosen.text AS query_text"
-_PASSAGE = "p.passage_id, p.doc_id, p.title, p.heading, p.text, p.url, p.fenced"
-_NEGATIVE = """
+# `x` is the list's own table, `q` its query, and `page_rows` are the rows of the page (see `Listing`).
+_PAGE_ROW_COLUMNS = "page_rows.* EXCLUDE (text, folded), page_rows.text AS query_text"
+_PASSAGE_COLUMNS = "p.passage_id, p.doc_id, p.title, p.heading, p.text, p.url, p.fenced"
+_NEGATIVE_STRUCT = """
     {'passage_id': p.passage_id, 'doc_id': p.doc_id, 'title': p.title, 'heading': p.heading, 'text': p.text,
      'url': p.url, 'fenced': p.fenced}
 """
@@ -36,7 +37,7 @@ QUERIES = Listing(
     "all_queries q LEFT JOIN counts x USING (query)",
     ("queries",),
     "q.query IN (FROM queries_{word})",
-    "SELECT * EXCLUDE (folded) FROM chosen ORDER BY place",
+    "SELECT * EXCLUDE (folded) FROM page_rows ORDER BY place",
     {
         "by id": "q.query",
         "by text": "q.folded, q.query",
@@ -84,11 +85,11 @@ PAIRS = Listing(
     "Pairs",
     "Queries with their pooled candidates, the judge's verdicts and human answers.",
     "pairs x JOIN all_queries q USING (query)",
-    _BOTH,
-    _HOLDS,
+    _QUERIES_AND_PASSAGES,
+    _MATCHES_SQL,
     f"""
-        SELECT {_CHOSEN}, {_PASSAGE}, f.retrievers
-        FROM chosen JOIN all_passages p USING (passage) JOIN finders f USING (found_by) ORDER BY place
+        SELECT {_PAGE_ROW_COLUMNS}, {_PASSAGE_COLUMNS}, f.retrievers
+        FROM page_rows JOIN all_passages p USING (passage) JOIN finders f USING (found_by) ORDER BY place
     """,
     {
         "by query": "x.query, x.fused_score DESC, x.passage",
@@ -99,7 +100,7 @@ PAIRS = Listing(
     (
         _TENANT,
         _SPLIT,
-        Filter("outcome", "verdict", "x.outcome = $outcome", _OUTCOMES),
+        Filter("outcome", "verdict", "x.outcome = $outcome", _OUTCOME_VALUES_SQL),
         Filter(
             "people",
             "human answer",
@@ -131,21 +132,21 @@ CANDIDATES = replace(
 )
 """Pairs of one query."""
 
-NEGATIVES = 3
+MAX_NEGATIVES = 3
 """Number of negatives shown per triplet in a list."""
 
-_TRIPLET = f"""
-    WITH unfolded AS (
+_TRIPLETS_SQL = f"""
+    WITH numbered_negatives AS (
         SELECT triplet, unnest(negatives{{first}}) AS passage, generate_subscripts(negatives{{first}}, 1) AS number
-        FROM chosen
-    ), read AS (
-        SELECT triplet, list({_NEGATIVE.replace("{", "{{").replace("}", "}}")} ORDER BY number) AS negatives
-        FROM unfolded JOIN all_passages p USING (passage) GROUP BY triplet
+        FROM page_rows
+    ), negative_passages AS (
+        SELECT triplet, list({_NEGATIVE_STRUCT.replace("{", "{{").replace("}", "}}")} ORDER BY number) AS negatives
+        FROM numbered_negatives JOIN all_passages p USING (passage) GROUP BY triplet
     )
-    SELECT {_CHOSEN.replace("text,", "text, negatives,")}, len(chosen.negatives) AS all_negatives,
-           coalesce(r.negatives, []) AS negatives, {_PASSAGE}, v.text AS via_text, v.query_id AS via_query_id
-    FROM chosen JOIN all_passages p USING (passage) LEFT JOIN read r USING (triplet)
-    LEFT JOIN all_queries v ON v.query = chosen.via ORDER BY place
+    SELECT {_PAGE_ROW_COLUMNS.replace("text,", "text, negatives,")}, len(page_rows.negatives) AS all_negatives,
+           coalesce(r.negatives, []) AS negatives, {_PASSAGE_COLUMNS}, v.text AS via_text, v.query_id AS via_query_id
+    FROM page_rows JOIN all_passages p USING (passage) LEFT JOIN negative_passages r USING (triplet)
+    LEFT JOIN all_queries v ON v.query = page_rows.via ORDER BY place
 """
 
 TRIPLETS = Listing(
@@ -153,9 +154,9 @@ TRIPLETS = Listing(
     "Triplets",
     "Training examples: a query, a positive text, and hard negatives.",
     "all_triplets x JOIN all_queries q USING (query)",
-    _BOTH,
-    _HOLDS,
-    _TRIPLET.format(first=f"[:{NEGATIVES}]"),
+    _QUERIES_AND_PASSAGES,
+    _MATCHES_SQL,
+    _TRIPLETS_SQL.format(first=f"[:{MAX_NEGATIVES}]"),
     {
         "by query": "x.triplet",
         "highest probability": "x.probability DESC NULLS LAST, x.triplet",
@@ -175,7 +176,7 @@ TRIPLETS = Listing(
 TRIPLET = replace(
     TRIPLETS,
     key="triplet",
-    shown=_TRIPLET.format(first=""),
+    display_sql=_TRIPLETS_SQL.format(first=""),
     filters=(_TENANT, Filter("id", "id", "x.triplet_id = $id", "SELECT DISTINCT triplet_id FROM all_triplets")),
 )
 """One triplet with all its negatives."""
@@ -191,8 +192,8 @@ REJECTS = Listing(
     ("rejects",),
     "x.n IN (FROM rejects_{word})",
     """
-        SELECT chosen.* EXCLUDE (folded), q.text AS represented_text
-        FROM chosen LEFT JOIN all_queries q ON q.tenant = chosen.tenant AND q.query_id = chosen.represented_by
+        SELECT page_rows.* EXCLUDE (folded), q.text AS represented_text
+        FROM page_rows LEFT JOIN all_queries q ON q.tenant = page_rows.tenant AND q.query_id = page_rows.represented_by
         ORDER BY place
     """,
     {"by stage": "x.n"},

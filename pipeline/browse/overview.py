@@ -26,7 +26,7 @@ class TableCount:
     rows: list[Row]
 
 
-_COUNTS = (
+_COUNTED_LISTS = (
     ("queries", "Queries by tenant and split", ("tenant", "split"), "all_queries"),
     ("pairs", "Pairs by verdict", ("outcome",), "pairs"),
     ("triplets", "Triplets by split and source", ("split", "source"), "all_triplets"),
@@ -36,7 +36,7 @@ _COUNTS = (
 
 def _lists(catalogue: Catalogue) -> list[tuple[str, str, tuple[str, ...], str]]:
     """The lists that the run has: a mined run has no pairs."""
-    return [row for row in _COUNTS if not (row[0] == "pairs" and catalogue.mined)]
+    return [row for row in _COUNTED_LISTS if not (row[0] == "pairs" and catalogue.mined)]
 
 
 def table_counts(catalogue: Catalogue) -> list[TableCount]:

@@ -13,8 +13,8 @@ from darklode.pipeline.base.terms import Analyzer, TermSpace
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.browse.catalogue import Catalogue
 
-_TEXTS = "SELECT query, tenant, text FROM all_queries ORDER BY query"
-_ROWS = """
+_QUERY_TEXTS_SQL = "SELECT query, tenant, text FROM all_queries ORDER BY query"
+_QUERY_ROWS_SQL = """
     SELECT query, tenant, query_id, text AS query_text, split, x.relevant
     FROM all_queries LEFT JOIN counts x USING (query)
 """
@@ -45,19 +45,19 @@ class SimilarQueries:
                 self._build_vectors()
         assert self._vectors is not None
         assert self._tenants is not None
-        row = query - 1
+        row = query - 1  # queries are numbered from 1, rows of the matrix from 0 in the same order
         similarities = (self._vectors @ self._vectors[row].T).toarray().ravel()
         similarities[self._tenants != self._tenants[row]] = 0
         similarities[row] = 0
         top = np.argsort(-similarities, kind="stable")[:max_queries]
         similarity_by_query = {int(index) + 1: float(similarities[index]) for index in top if similarities[index] > 0}
         numbers = ", ".join(map(str, similarity_by_query)) or "NULL"
-        rows = self.catalogue.rows(f"{_ROWS} WHERE query IN ({numbers})")
+        rows = self.catalogue.rows(f"{_QUERY_ROWS_SQL} WHERE query IN ({numbers})")
         query_rows = [{**query_row, "similarity": similarity_by_query[query_row["query"]]} for query_row in rows]
         return sorted(query_rows, key=lambda query_row: (-query_row["similarity"], query_row["query"]))
 
     def _build_vectors(self) -> None:
-        texts = self.catalogue.table(_TEXTS)
+        texts = self.catalogue.table(_QUERY_TEXTS_SQL)
         space = TermSpace([texts["text"].to_pylist()], self.analyzer)
         weighted = space.counts.multiply(space.idf).tocsr()
         norms = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())

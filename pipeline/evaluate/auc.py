@@ -34,10 +34,10 @@ PART = "labelled"
 
 _RANKS_AT_ONCE = 1_000_000  # pairs × permutations per batch, at about 50 bytes each: bounds the memory
 
-SCORED = """
+SCORED_PAIRS_SQL = """
     SELECT concat_ws(chr(0), tenant, query_id) AS query_id, satisfaction, relevance,
            list(score ORDER BY place) AS scores
-    FROM manual_labels JOIN manual_scores USING (tenant, query_id, text_id) JOIN asked USING (system)
+    FROM manual_labels JOIN manual_scores USING (tenant, query_id, text_id) JOIN system_order USING (system)
     WHERE $tenant IS NULL OR tenant = $tenant
     GROUP BY tenant, query_id, text_id, satisfaction, relevance ORDER BY tenant, query_id, text_id
 """
@@ -148,8 +148,8 @@ def _small_sample_factor(clusters: int) -> float:
 def _labelled_pairs(tables: Tables, tenant: str | None, systems: Sequence[str]) -> Iterator[tuple[str, LabelledPairs]]:
     """Yield each measure that has both labels, with its labelled pairs."""
     with tables.connect() as connection:
-        connection.register("asked", pa.table({"system": list(systems), "place": range(len(systems))}))
-        rows = connection.sql(SCORED, params={"tenant": tenant}).to_arrow_table()
+        connection.register("system_order", pa.table({"system": list(systems), "place": range(len(systems))}))
+        rows = connection.sql(SCORED_PAIRS_SQL, params={"tenant": tenant}).to_arrow_table()
     for measure, column in MEASURES.items():
         labelled_rows = rows.filter(pc.is_valid(rows[column])).combine_chunks()
         labels = np.asarray(labelled_rows[column].to_numpy(), bool)

@@ -14,7 +14,7 @@ AUDIT = Stage("audit", 1, ("rankings", "qrels"), ("audit_retrievers", "audit_ove
 
 CAVEAT = "Recall is relative to judged positives: a relevant chunk that no retriever found was never judged."
 
-POSITIVE_RANKS = """
+POSITIVE_RANKS_SQL = """
     WITH positives AS (SELECT tenant, query_id, chunk_id FROM qrels WHERE relevance > 0)
     SELECT p.tenant, p.query_id, p.chunk_id, r.retriever, r.rank
     FROM positives p LEFT JOIN rankings r USING (tenant, query_id, chunk_id)
@@ -29,7 +29,7 @@ class PositiveRanks:
     """Rank of each judged positive in each retriever's list.
 
     Args:
-        rows: result of the query `POSITIVE_RANKS`.
+        rows: result of the query `POSITIVE_RANKS_SQL`.
         retrievers: names of the retrievers, sorted.
 
     Attributes:
@@ -81,7 +81,7 @@ def audit(tables: Tables, output: Output, settings: EvaluateSettings, *, depth: 
         seed: random seed of the resampling.
     """
     retrievers = tables.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever")["retriever"].to_pylist()
-    positives = PositiveRanks(tables.sql(POSITIVE_RANKS), retrievers)
+    positives = PositiveRanks(tables.sql(POSITIVE_RANKS_SQL), retrievers)
     output.facts["caveat"] = CAVEAT
     if not positives.ranks.size:
         return

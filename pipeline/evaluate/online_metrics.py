@@ -44,89 +44,92 @@ MEASURES = {
 } | {f"irrelevant among the first {depth}": (f"irrelevant_{depth}", f"judged_{depth}") for depth in DEPTHS}
 """Name of each measure, with the counts (of `COUNTS`) that are its numerator and denominator."""
 
-SIZES = {f"judged_{depth}": f"looked_{depth}" for depth in DEPTHS}
+SAMPLE_SIZE_COUNTS = {f"judged_{depth}": f"looked_{depth}" for depth in DEPTHS}
 """For denominators that are sums of weights: the count that says how many results were judged."""
 
 COUNTS = "shown clicks searches first early abandoned few clicking sessions won contests".split()
 COUNTS += [f"{name}_{depth}" for depth in DEPTHS for name in ("looked", "judged", "irrelevant")]
 """Counts per session and variant, in the order of the last axis of `SessionCounts.counts`."""
 
-FEW = 5
+MIN_RESULTS = 5
 """A search with fewer results is short; the measure's name in `MEASURES` states the number too."""
 
 _MAX_UNITS = 10_000  # a test merges more sessions into this many units, which are exchangeable as well
 _DRAWS_AT_ONCE = 200  # permutations per batch; memory grows with batch × sessions
 
-# A search without a session_id is its own session.
-SHOWN = """
-    WITH told AS (
+# Impressions of people (without bots), with the variant that contributed each document; the columns of `shown`. Queries
+# that begin with it fill in {impressions} and {people}. A search without a session_id is its own session.
+SHOWN_DOCUMENTS_SQL = """
+    WITH document_variants AS (
         SELECT tenant, search_id, doc_id, min(variant) AS variant FROM {impressions} WHERE variant IS NOT NULL
         GROUP BY tenant, search_id, doc_id
     ), shown AS (
         SELECT p.tenant, p.search_id, p.query_id, p.doc_id, p.position, p.clicked, t.variant,
                coalesce(min(p.session_id) OVER (PARTITION BY p.tenant, p.search_id), p.search_id) AS session
-        FROM {people} p LEFT JOIN told t USING (tenant, search_id, doc_id)
+        FROM {people} p LEFT JOIN document_variants t USING (tenant, search_id, doc_id)
     )
 """
 
 # Result lists with one variant belong to that variant. A list with several variants is interleaved: the variant with
 # most clicks wins it, and ties share the win.
-SESSIONS = f"""{SHOWN}
+SESSION_COUNTS_SQL = f"""{SHOWN_DOCUMENTS_SQL}
     , searches AS (
         SELECT tenant, search_id, session, count(DISTINCT variant) AS variants, min(variant) AS variant,
-               count(*) AS shown, count(*) FILTER (clicked) AS clicks, min(position) FILTER (clicked) AS best
+               count(*) AS shown, count(*) FILTER (clicked) AS clicks, min(position) FILTER (clicked) AS first_click
         FROM shown GROUP BY ALL
-    ), sides AS (
+    ), searches_by_variant AS (
         SELECT * FROM searches WHERE variants = 1
         UNION ALL SELECT * REPLACE (NULL AS variant) FROM searches
-    ), teams AS (
+    ), team_clicks AS (
         SELECT s.tenant, s.search_id, s.session, t.variant, count(*) FILTER (t.clicked) AS clicks
         FROM searches s JOIN shown t USING (tenant, search_id)
         WHERE s.variants > 1 AND s.clicks > 0 AND t.variant IS NOT NULL
         GROUP BY ALL
-    ), ranked AS (
-        SELECT *, max(clicks) OVER one AS most, count(*) OVER same AS share FROM teams
-        WINDOW one AS (PARTITION BY tenant, search_id), same AS (PARTITION BY tenant, search_id, clicks)
-    ), counted AS (
+    ), ranked_teams AS (
+        SELECT *, max(clicks) OVER search_window AS max_clicks, count(*) OVER tie_window AS n_tied FROM team_clicks
+        WINDOW search_window AS (PARTITION BY tenant, search_id), tie_window AS (PARTITION BY tenant, search_id, clicks)
+    ), search_counts AS (
         SELECT tenant, session, variant, shown, clicks, 1 AS searches,
-               CAST(coalesce(best = 1, false) AS INTEGER) AS first,
-               CAST(coalesce(best <= 3, false) AS INTEGER) AS early,
+               CAST(coalesce(first_click = 1, false) AS INTEGER) AS first,
+               CAST(coalesce(first_click <= 3, false) AS INTEGER) AS early,
                CAST(clicks = 0 AS INTEGER) AS abandoned, CAST(shown < $few AS INTEGER) AS few,
                0.0 AS won, 0 AS contests
-        FROM sides
+        FROM searches_by_variant
         UNION ALL
-        SELECT tenant, session, variant, 0, 0, 0, 0, 0, 0, 0, CASE WHEN clicks = most THEN 1 / share ELSE 0 END, 1
-        FROM ranked
+        SELECT tenant, session, variant, 0, 0, 0, 0, 0, 0, 0,
+               CASE WHEN clicks = max_clicks THEN 1 / n_tied ELSE 0 END, 1
+        FROM ranked_teams
     )
     SELECT tenant, session, variant, CAST(sum(shown) AS BIGINT) AS shown, CAST(sum(clicks) AS BIGINT) AS clicks,
            CAST(sum(searches) AS BIGINT) AS searches, CAST(sum(first) AS BIGINT) AS first,
            CAST(sum(early) AS BIGINT) AS early, CAST(sum(abandoned) AS BIGINT) AS abandoned,
            CAST(sum(few) AS BIGINT) AS few, CAST(sum(CAST(won AS DECIMAL(18, 9))) AS DOUBLE) AS won,
            CAST(sum(contests) AS BIGINT) AS contests
-    FROM counted GROUP BY tenant, session, variant ORDER BY tenant, session, variant NULLS FIRST
+    FROM search_counts GROUP BY tenant, session, variant ORDER BY tenant, session, variant NULLS FIRST
 """
 
+# Reads `session_counts`, the rows of `SESSION_COUNTS_SQL` of all days, which `_judged_rows` registers.
 # A sampled search represents all searches of its tenant and variant (no or several variants count as null).
-JUDGED = """
+JUDGED_COUNTS_SQL = """
     WITH sizes AS (
-        SELECT tenant, variant, sum(searches) AS searches FROM counted WHERE variant IS NOT NULL
+        SELECT tenant, variant, sum(searches) AS searches FROM session_counts WHERE variant IS NOT NULL
         GROUP BY tenant, variant
         UNION ALL
-        SELECT tenant, NULL, sum(CASE WHEN variant IS NULL THEN searches ELSE -searches END) FROM counted
+        SELECT tenant, NULL, sum(CASE WHEN variant IS NULL THEN searches ELSE -searches END) FROM session_counts
         GROUP BY tenant
-    ), read AS (
+    ), judged_results AS (
         SELECT v.tenant, session, v.variant, position, relevant,
-               CAST(greatest(1, searches / $most) AS DECIMAL(18, 6)) AS weight
+               CAST(greatest(1, searches / $n_searches) AS DECIMAL(18, 6)) AS weight
         FROM online_verdicts v JOIN sizes s ON v.tenant = s.tenant AND v.variant IS NOT DISTINCT FROM s.variant
         WHERE relevant IS NOT NULL
-    ), sides AS (
-        SELECT * FROM read WHERE variant IS NOT NULL
-        UNION ALL SELECT * REPLACE (NULL AS variant) FROM read
+    ), searches_by_variant AS (
+        SELECT * FROM judged_results WHERE variant IS NOT NULL
+        UNION ALL SELECT * REPLACE (NULL AS variant) FROM judged_results
     )
-    SELECT tenant, session, variant, {counts} FROM sides
+    SELECT tenant, session, variant, {counts} FROM searches_by_variant
     GROUP BY tenant, session, variant ORDER BY tenant, session, variant NULLS FIRST
 """
-_DEPTH = """
+_JUDGED_COUNTS_AT_DEPTH_SQL = """
     count(*) FILTER (position <= {depth}) AS looked_{depth},
     CAST(coalesce(sum(weight) FILTER (position <= {depth}), 0) AS DOUBLE) AS judged_{depth},
     CAST(coalesce(sum(weight) FILTER (position <= {depth} AND NOT relevant), 0) AS DOUBLE) AS irrelevant_{depth}
@@ -158,8 +161,8 @@ def online(
         with tables.with_parts("impressions", parts).connect() as connection:
             impressions = view(connection, tables.with_parts("impressions", parts), "impressions")
             people = Exposures.from_impressions(connection, impressions, settings).people
-            sessions_sql = SESSIONS.format(impressions=impressions, people=people)
-            daily_counts.append(connection.sql(sessions_sql, params={"few": FEW}).to_arrow_table())
+            sessions_sql = SESSION_COUNTS_SQL.format(impressions=impressions, people=people)
+            daily_counts.append(connection.sql(sessions_sql, params={"few": MIN_RESULTS}).to_arrow_table())
         output.progress(number + 1, len(days), day)
     rows = pa.concat_tables(daily_counts, promote_options="default")
     if "online_verdicts" in tables:
@@ -178,19 +181,19 @@ def online(
     output.write("online_pairs", pa.Table.from_pylist(pair_rows, schema=TABLES["online_pairs"].schema))
 
 
-def _judged_rows(tables: Tables, counted: pa.Table, searches: int) -> pa.Table:
-    """Count the judge's verdicts by tenant, session and variant, to be appended to rows of `SESSIONS`.
+def _judged_rows(tables: Tables, session_counts: pa.Table, searches: int) -> pa.Table:
+    """Count the judge's verdicts by tenant, session and variant, to be appended to rows of `SESSION_COUNTS_SQL`.
 
     Args:
         tables: must contain `online_verdicts`.
-        counted: rows of `SESSIONS`, for the number of searches that a sampled search represents.
+        session_counts: rows of `SESSION_COUNTS_SQL`, for the number of searches that a sampled search represents.
         searches: maximum number of sampled searches of each tenant and variant.
     """
-    count_columns = ",".join(_DEPTH.format(depth=depth) for depth in DEPTHS)
+    count_columns = ",".join(_JUDGED_COUNTS_AT_DEPTH_SQL.format(depth=depth) for depth in DEPTHS)
     with tables.connect() as connection:
-        connection.register("counted", counted)
-        judged_sql = JUDGED.format(counts=count_columns)
-        rows: pa.Table = connection.sql(judged_sql, params={"most": searches}).to_arrow_table()
+        connection.register("session_counts", session_counts)
+        judged_sql = JUDGED_COUNTS_SQL.format(counts=count_columns)
+        rows: pa.Table = connection.sql(judged_sql, params={"n_searches": searches}).to_arrow_table()
         return rows
 
 
@@ -208,7 +211,7 @@ class SessionCounts:
 
     @classmethod
     def from_rows(cls, rows: pa.Table) -> SessionCounts:
-        """Sum rows of `SESSIONS`, and of `JUDGED`, of one or several days."""
+        """Sum rows of `SESSION_COUNTS_SQL`, and of `JUDGED_COUNTS_SQL`, of one or several days."""
         variants = [None, *pc.unique(rows["variant"]).drop_null().sort().to_pylist()]
         session_keys = pc.binary_join_element_wise(rows["tenant"], rows["session"], "\x00").combine_chunks()
         session = session_keys.dictionary_encode().indices.to_numpy()
@@ -230,7 +233,9 @@ class SessionCounts:
         low, high = np.nanpercentile(np.where(np.isnan(values), 0, resampled), INTERVAL_PERCENTILES, axis=0)
         for variant_index, variant in enumerate(self.variants):
             for measure_index, (measure, (_, denominator)) in enumerate(MEASURES.items()):
-                measure_sizes = self.counts[:, variant_index, COUNTS.index(SIZES.get(denominator, denominator))]
+                measure_sizes = self.counts[
+                    :, variant_index, COUNTS.index(SAMPLE_SIZE_COUNTS.get(denominator, denominator))
+                ]
                 if not np.isnan(values[variant_index, measure_index]):
                     interval = {"low": low[variant_index, measure_index], "high": high[variant_index, measure_index]}
                     sizes = {"counted": int(measure_sizes.sum()), "sessions": int((measure_sizes > 0).sum())}

@@ -13,7 +13,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.chunk_texts import Digest, TenantChunks
 from darklode.pipeline.base.relations import view
-from darklode.pipeline.evaluate.online_metrics import DEPTHS, SHOWN
+from darklode.pipeline.evaluate.online_metrics import DEPTHS, SHOWN_DOCUMENTS_SQL
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession, label_counts
 from darklode.pipeline.mine.evidence import Exposures
@@ -26,32 +26,36 @@ ONLINE_VERDICTS_STAGE = Stage("online_verdicts", 3, ("impressions", "chunks"), (
 
 SEARCHES = 50
 """Default number of searches per tenant and variant; the judge reads up to 20 documents of each."""
-BLOCKS = 8
+N_BLOCKS = 8
 """Number of blocks of a tenant's queries. The documents of a block are judged and recorded together."""
 
 # Searches with several variants or none are sampled as if they were one more variant.
-DRAWN = f"""{SHOWN}
-    , spelled AS (
+DAY_SAMPLE_SQL = f"""{SHOWN_DOCUMENTS_SQL}
+    , search_queries AS (
         SELECT tenant, search_id, min(query) AS query FROM {{impressions}} GROUP BY tenant, search_id
     ), searches AS (
         SELECT tenant, search_id, session, CASE WHEN count(DISTINCT variant) = 1 THEN min(variant) END AS variant,
-               md5_number_lower(concat_ws(chr(0), $seed, 'shown', tenant, $day, search_id)) AS lot
+               md5_number_lower(concat_ws(chr(0), $seed, 'shown', tenant, $day, search_id)) AS sample_hash
         FROM shown GROUP BY tenant, search_id, session
-    ), drawn AS (
+    ), sampled_searches AS (
         SELECT * FROM searches
-        QUALIFY row_number() OVER (PARTITION BY tenant, variant ORDER BY lot, search_id) <= $most
+        QUALIFY row_number() OVER (PARTITION BY tenant, variant ORDER BY sample_hash, search_id) <= $n_searches
     )
-    SELECT tenant, CAST($day AS DATE) AS date, d.variant, search_id, session, lot, query_id, query, doc_id, position
-    FROM drawn d JOIN shown s USING (tenant, search_id, session) JOIN spelled USING (tenant, search_id)
+    SELECT tenant, CAST($day AS DATE) AS date, d.variant, search_id, session, sample_hash, query_id, query, doc_id,
+           position
+    FROM sampled_searches d JOIN shown s USING (tenant, search_id, session)
+    JOIN search_queries USING (tenant, search_id)
 """
-LEAST = """
-    SELECT * FROM found
-    QUALIFY dense_rank() OVER (PARTITION BY tenant, variant ORDER BY lot, date, search_id) <= $most
+# The sample of the days so far; `sampled_results` are the registered rows of `DAY_SAMPLE_SQL`. An earlier sample has
+# all searches that can be in a later one, because each has at most $n_searches searches with smaller hashes.
+MERGED_SAMPLE_SQL = """
+    SELECT * FROM sampled_results
+    QUALIFY dense_rank() OVER (PARTITION BY tenant, variant ORDER BY sample_hash, date, search_id) <= $n_searches
 """
-CHOSEN = f"""
-    SELECT * EXCLUDE (lot, query), md5_number_lower(query_id) % {BLOCKS} AS block,
-           min(query) OVER one AS query, substr(sha256(min(query) OVER one), 1, 32) AS query_hash
-    FROM found WHERE position <= {max(DEPTHS)} WINDOW one AS (PARTITION BY tenant, query_id)
+SAMPLED_RESULTS_SQL = f"""
+    SELECT * EXCLUDE (sample_hash, query), md5_number_lower(query_id) % {N_BLOCKS} AS block,
+           min(query) OVER query_window AS query, substr(sha256(min(query) OVER query_window), 1, 32) AS query_hash
+    FROM sampled_results WHERE position <= {max(DEPTHS)} WINDOW query_window AS (PARTITION BY tenant, query_id)
     ORDER BY tenant, block, query_id, doc_id, date, search_id, position
 """
 
@@ -107,28 +111,28 @@ def online_verdicts(
 
 
 def _draw_searches(tables: Tables, settings: LogSettings, searches: int, seed: int) -> pa.Table:
-    """Read the documents shown in the sampled searches, in the order of `CHOSEN`."""
+    """Read the documents shown in the sampled searches, in the order of `SAMPLED_RESULTS_SQL`."""
     sample: pa.Table | None = None
     for day, parts in tables.by_day("impressions", "timestamp").items():
         with tables.with_parts("impressions", parts).connect() as connection:
             impressions = view(connection, tables.with_parts("impressions", parts), "impressions")
             people = Exposures.from_impressions(connection, impressions, settings).people
-            parameters = {"seed": str(seed), "day": day, "most": searches}
-            query = DRAWN.format(impressions=impressions, people=people)
+            parameters = {"seed": str(seed), "day": day, "n_searches": searches}
+            query = DAY_SAMPLE_SQL.format(impressions=impressions, people=people)
             day_rows = connection.sql(query, params=parameters).to_arrow_table()
         sample = day_rows if sample is None else pa.concat_tables([sample, day_rows])
         with scratch() as connection:
-            connection.register("found", sample)
-            sample = connection.sql(LEAST, params={"most": searches}).to_arrow_table()
+            connection.register("sampled_results", sample)
+            sample = connection.sql(MERGED_SAMPLE_SQL, params={"n_searches": searches}).to_arrow_table()
     if sample is None:
         return ONLINE_VERDICTS.empty().append_column("block", pa.array([], pa.int64()))
     with scratch() as connection:
-        connection.register("found", sample)
-        rows: pa.Table = connection.sql(CHOSEN).to_arrow_table()
+        connection.register("sampled_results", sample)
+        rows: pa.Table = connection.sql(SAMPLED_RESULTS_SQL).to_arrow_table()
         return rows
 
 
-OWN = ("date", "variant", "search_id", "session", "query_id", "query", "doc_id", "position")
+SAMPLE_COLUMNS = ("date", "variant", "search_id", "session", "query_id", "query", "doc_id", "position")
 """Columns that verdicts take from the sampled rows."""
 
 
@@ -138,7 +142,7 @@ class _JudgedBlock:
 
     Attributes:
         opened: the tenant's chunks and judge.
-        rows: shown documents, in the order of `CHOSEN`.
+        rows: shown documents, in the order of `SAMPLED_RESULTS_SQL`.
         session: calls the judge, and counts verdicts.
         output: receives the verdicts.
     """
@@ -151,9 +155,9 @@ class _JudgedBlock:
     def judge(self, name: str) -> None:
         """Judge the documents, unless they were judged before with the same judge, rows and texts."""
         judge = self.opened.judge
-        rows_digest = Digest(len(OWN))
+        rows_digest = Digest(len(SAMPLE_COLUMNS))
         texts_digest = Digest(2)
-        rows_digest.update([pc.fill_null(self.rows[name].cast(pa.string()), "") for name in OWN])
+        rows_digest.update([pc.fill_null(self.rows[name].cast(pa.string()), "") for name in SAMPLE_COLUMNS])
         texts_digest.update(self._judged_documents.shown.select(["chunk_id", "chunk_hash"]).columns)
         fingerprint = f"{judge.judge_id} {rows_digest.hexdigest()} {texts_digest.hexdigest()}"
         self.session.unit(name, fingerprint, self._write, judge)
@@ -172,7 +176,7 @@ class _JudgedBlock:
         judge_id = pa.repeat(pa.scalar(judge.judge_id), self.rows.num_rows)
         relevant, probability = (column.take(document_index) for column in documents.label_documents(replies))
         columns = {"relevant": relevant, "probability": probability, "judge_id": judge_id}
-        verdicts = ONLINE_VERDICTS.rows({name: self.rows[name] for name in ("tenant", *OWN)} | columns)
+        verdicts = ONLINE_VERDICTS.rows({name: self.rows[name] for name in ("tenant", *SAMPLE_COLUMNS)} | columns)
         self.output.write(ONLINE_VERDICTS.name, verdicts)
         labels = label_counts(verdicts["relevant"])
         labels["unknown"] = labels.pop("unreadable")

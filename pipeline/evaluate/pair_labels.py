@@ -30,12 +30,12 @@ from darklode.pipeline.ingest.rows import (
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import TABLES
 
-MANUAL = Stage("manual_labels", 1, ("documents",), ("manual_labels", "manual_texts"))
+MANUAL_LABELS_STAGE = Stage("manual_labels", 1, ("documents",), ("manual_labels", "manual_texts"))
 
-SAID = ("satisfaction", "relevance")
+LABEL_COLUMNS = ("satisfaction", "relevance")
 """Columns that hold labels; a row needs at least one of them."""
 
-USUAL = {
+USUAL_COLUMN_NAMES = {
     "query": ("query", "query_text"),
     "document": ("document", "doc_id", "document_id", "text"),
     "satisfaction": ("satisfaction",),
@@ -44,17 +44,21 @@ USUAL = {
 }
 """Column names that are recognized in a file, by their meaning."""
 
-COLUMNS = ColumnMapping("evaluate.human_labels", {}, USUAL, ("query", "document"), "query", events=True)
+COLUMN_MAPPING = ColumnMapping(
+    "evaluate.human_labels", {}, USUAL_COLUMN_NAMES, ("query", "document"), "query", events=True
+)
 
-TEXTS = """
-    WITH labelled AS (SELECT DISTINCT tenant, text_id, text FROM given), shown AS (
+# `usable_labels` are the rows of `manual_labels`; `text` is null if the document is one of the run.
+DOCUMENT_TEXTS_SQL = """
+    WITH labelled_documents AS (SELECT DISTINCT tenant, text_id, text FROM usable_labels), document_texts AS (
         SELECT l.tenant, l.text_id, d.title, coalesce(l.text, left(d.text, $characters)) AS text
-        FROM labelled l LEFT JOIN documents d ON l.text IS NULL AND d.tenant = l.tenant AND d.doc_id = l.text_id
+        FROM labelled_documents l
+        LEFT JOIN documents d ON l.text IS NULL AND d.tenant = l.tenant AND d.doc_id = l.text_id
     )
     SELECT tenant, text_id AS chunk_id, text_id AS doc_id, CAST(0 AS INTEGER) AS position, CAST(0 AS INTEGER) AS start,
            CAST(length(text) AS INTEGER) AS end, text, title, CAST(NULL AS VARCHAR) AS heading,
            left(sha256(concat(coalesce(title, ''), chr(0), chr(0), text)), 32) AS content_hash
-    FROM shown ORDER BY tenant, text_id
+    FROM document_texts ORDER BY tenant, text_id
 """
 
 
@@ -82,16 +86,16 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
     known_documents = tables.read("documents", ["tenant", "doc_id"])
     ids = pc.binary_join_element_wise(known_documents["tenant"], known_documents["doc_id"], "\x1f").combine_chunks()
     for label_file in files:
-        for block in read_tabular(label_file, None, COLUMNS, intake, settings.max_row_bytes):
-            if not set(SAID) & block.columns.keys():
+        for block in read_tabular(label_file, None, COLUMN_MAPPING, intake, settings.max_row_bytes):
+            if not set(LABEL_COLUMNS) & block.columns.keys():
                 raise InputError(f"{file} needs a column satisfaction or relevance; see docs/guides/evaluate.md")
             rows.append(_select_usable(block, ids, seen_keys, intake, settings))
     intake.close(settings.max_reject_share)
     order = [(name, "ascending") for name in TABLES["manual_labels"].key]
     labels = pa.concat_tables(rows).sort_by(order).combine_chunks()
     with tables.connect() as connection:
-        connection.register("given", labels)
-        texts = connection.sql(TEXTS, params={"characters": text_characters}).to_arrow_table()
+        connection.register("usable_labels", labels)
+        texts = connection.sql(DOCUMENT_TEXTS_SQL, params={"characters": text_characters}).to_arrow_table()
     output.write("manual_labels", labels)
     output.write("manual_texts", texts.cast(TABLES["manual_texts"].schema))
 
@@ -103,7 +107,7 @@ def _select_usable(
     faults = common_faults(block, "", settings, "query")
     faults.append(("no document", is_blank(block.columns["document"])))
     complete = drop_faulty(block, faults, intake).complete(settings)
-    labels_by_column = {name: _parse_labels(complete.columns.get(name, complete.nulls())) for name in SAID}
+    labels_by_column = {name: _parse_labels(complete.columns.get(name, complete.nulls())) for name in LABEL_COLUMNS}
     document_keys = pc.binary_join_element_wise(
         complete.columns["tenant"], blank_to_null(complete.columns["document"]), "\x1f"
     )

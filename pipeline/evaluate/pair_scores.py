@@ -22,9 +22,9 @@ from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.tables import TABLES
 
-SCORES = Stage("manual_scores", 1, ("manual_labels", "manual_texts"), ("manual_scores",))
+MANUAL_SCORES_STAGE = Stage("manual_scores", 1, ("manual_labels", "manual_texts"), ("manual_scores",))
 
-CELLS = 1 << 22
+MAX_SCORES = 1 << 22
 """Maximum scores (queries × documents) in memory."""
 
 PAIRS_AT_ONCE = 1 << 13
@@ -44,7 +44,7 @@ def manual_scores(
         systems: builds each retriever, by name.
         identities: everything that can change each system's scores.
     """
-    input_digests = [digest(tables.parts(name)) for name in SCORES.reads]
+    input_digests = [digest(tables.parts(name)) for name in MANUAL_SCORES_STAGE.reads]
     labels = tables.read("manual_labels", ["tenant", "query_id", "query", "text_id"])
     tenants = pc.unique(labels["tenant"]).sort().to_pylist()
     for number, (name, factory) in enumerate(systems.items()):
@@ -111,7 +111,7 @@ def _search_scores(
     order = np.argsort(query, kind="stable")
     with tempfile.TemporaryDirectory(prefix="darklode-scores-") as scratch:
         retriever = factory(Corpus(chunks.batches, chunks.n, Path(scratch), None, chunks))
-        size = max(1, CELLS // chunks.n)
+        size = max(1, MAX_SCORES // chunks.n)
         for start in range(0, len(query_texts), size):
             hits = retriever.search(query_texts[start : start + size], chunks.n)
             score_matrix = np.full((len(hits.rows), chunks.n), np.nan, np.float32)

@@ -16,7 +16,7 @@ from darklode.pipeline.retrieve.search import QUERY_BLOCK, SearchShard, rank
 from darklode.schemas.tables import TABLES
 
 RANKINGS_STAGE = Stage("test_rankings", 1, ("test_queries", "test_texts"), ("test_rankings",))
-OF_CHUNKS = RANKINGS_STAGE.reading("chunks")
+CHUNK_RANKINGS_STAGE = RANKINGS_STAGE.reading("chunks")
 
 
 def rank_all(

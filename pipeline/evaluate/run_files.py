@@ -17,9 +17,9 @@ from darklode.pipeline.retrieve.search import QUERY_BLOCK
 from darklode.schemas.tables import TABLES
 
 STEP = "test_rankings.run_file"
-FIELDS = 6
-NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-GIVEN = pa.schema(
+N_FIELDS = 6
+NUMBER_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+LINE_SCHEMA = pa.schema(
     [
         ("line", pa.int64()),
         ("query", pa.string()),
@@ -30,53 +30,57 @@ GIVEN = pa.schema(
 )
 
 # A name is an id, or its form in exports: percent-encoded, with `tenant/` in front if there are several tenants.
-NAMES = """
-    CREATE TEMP TABLE names AS
+QUERY_NAMES_SQL = """
+    CREATE TEMP TABLE query_names AS
     SELECT name, count(*) AS owners, any_value(tenant) AS tenant, any_value(query_id) AS query_id FROM (
         SELECT query_id AS name, tenant, query_id FROM test_queries
         UNION SELECT tenant || '/' || query_id, tenant, query_id FROM test_queries
     ) GROUP BY name
 """
 
-LOOKED = """
-    CREATE TEMP TABLE looked AS
-    WITH named AS (
-        SELECT g.*, coalesce(raw.tenant, told.tenant) AS tenant, coalesce(raw.query_id, told.query_id) AS query_id,
-               coalesce(raw.owners, told.owners, 0) AS owners
-        FROM given g LEFT JOIN names raw ON raw.name = g.query LEFT JOIN names told ON told.name = url_decode(g.query)
-    ), found AS (
+# Each line with its query and text, looked up by id as written, then percent-decoded, then with `tenant/` removed.
+# `reason` says why a line is rejected, null if it is used. An unknown document keeps its name as its id.
+RESOLVED_LINES_SQL = """
+    CREATE TEMP TABLE resolved_lines AS
+    WITH lines_with_query AS (
+        SELECT l.*, coalesce(raw.tenant, decoded.tenant) AS tenant,
+               coalesce(raw.query_id, decoded.query_id) AS query_id,
+               coalesce(raw.owners, decoded.owners, 0) AS owners
+        FROM run_lines l LEFT JOIN query_names raw ON raw.name = l.query
+        LEFT JOIN query_names decoded ON decoded.name = url_decode(l.query)
+    ), lines_with_text AS (
         SELECT n.line, n.query, n.text, n.score, n.tenant, n.query_id,
                coalesce(a.chunk_id, b.chunk_id, c.chunk_id, n.text) AS text_id,
                CASE WHEN fault IS NOT NULL THEN fault
                     WHEN owners = 0 THEN 'not a test query'
                     WHEN owners > 1 THEN 'query of several tenants: write tenant/query_id' END AS reason
-        FROM named n
+        FROM lines_with_query n
         LEFT JOIN chunks a ON a.tenant = n.tenant AND a.chunk_id = n.text
         LEFT JOIN chunks b ON b.tenant = n.tenant AND b.chunk_id = url_decode(n.text)
         LEFT JOIN chunks c ON c.tenant = n.tenant AND n.tenant || '/' || c.chunk_id = url_decode(n.text)
     )
     SELECT * REPLACE (CASE WHEN reason IS NULL AND row_number() OVER (
         PARTITION BY tenant, query_id, text_id, reason ORDER BY line
-    ) > 1 THEN 'document repeated' ELSE reason END AS reason) FROM found
+    ) > 1 THEN 'document repeated' ELSE reason END AS reason) FROM lines_with_text
 """
 
-BAD = """
+UNUSABLE_LINES_SQL = """
     SELECT reason, query_id AS id, tenant, line, concat_ws(' ', query, text, score) AS payload
-    FROM looked WHERE reason IS NOT NULL ORDER BY line
+    FROM resolved_lines WHERE reason IS NOT NULL ORDER BY line
 """
 
 # Like trec_eval: by descending score, ties by descending id.
-LISTS = """
-    CREATE TEMP TABLE lists AS
+RANKED_LISTS_SQL = """
+    CREATE TEMP TABLE ranked_lists AS
     SELECT tenant, query_id, text_id, score, row_number() OVER (
         PARTITION BY tenant, query_id ORDER BY score DESC, text_id DESC
     ) AS rank, (dense_rank() OVER (PARTITION BY tenant ORDER BY query_id) - 1) // $block AS block
-    FROM looked WHERE reason IS NULL QUALIFY rank <= $depth
+    FROM resolved_lines WHERE reason IS NULL QUALIFY rank <= $depth
 """
 
-BLOCK = """
+BLOCK_ROWS_SQL = """
     SELECT tenant, $system AS system, query_id, CAST(rank AS INTEGER) AS rank, text_id, CAST(score AS FLOAT) AS score
-    FROM lists WHERE tenant = $tenant AND block = $block ORDER BY query_id, rank
+    FROM ranked_lists WHERE tenant = $tenant AND block = $block ORDER BY query_id, rank
 """
 
 
@@ -105,30 +109,35 @@ class RunFile:
             InputError: the file cannot be read, or has no test query.
         """
         with tables.connect() as connection:
-            rows = self._read(connection)
-            for statement in (NAMES, LOOKED):
+            n_lines = self._read(connection)
+            for statement in (QUERY_NAMES_SQL, RESOLVED_LINES_SQL):
                 connection.execute(statement)
             dropped = self._reject(connection, output)
-            if rows == sum(dropped.values()):
+            if n_lines == sum(dropped.values()):
                 summary = ", ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "it is empty"
                 raise InputError(
                     f"{self._path} has no ranking of a test query ({summary}); see docs/guides/evaluate.md"
                 )
-            output.count(FunnelStep(f"{STEP}.{self.name}", "rows", rows, "rows", rows - sum(dropped.values()), dropped))
-            connection.execute(LISTS, {"depth": depth, "block": QUERY_BLOCK})
-            blocks = connection.sql("SELECT DISTINCT tenant, block FROM lists ORDER BY ALL").fetchall()
+            n_used = n_lines - sum(dropped.values())
+            output.count(FunnelStep(f"{STEP}.{self.name}", "rows", n_lines, "rows", n_used, dropped))
+            connection.execute(RANKED_LISTS_SQL, {"depth": depth, "block": QUERY_BLOCK})
+            blocks = connection.sql("SELECT DISTINCT tenant, block FROM ranked_lists ORDER BY ALL").fetchall()
             for tenant, block in blocks:
                 parameters = {"system": self.name, "tenant": tenant, "block": block}
-                yield connection.sql(BLOCK, params=parameters).to_arrow_table().cast(TABLES["test_rankings"].schema)
+                yield (
+                    connection.sql(BLOCK_ROWS_SQL, params=parameters)
+                    .to_arrow_table()
+                    .cast(TABLES["test_rankings"].schema)
+                )
 
     def _read(self, connection: duckdb.DuckDBPyConnection) -> int:
-        """Create the table `given` from the file's lines; returns their number."""
-        connection.register("none", GIVEN.empty_table())
-        connection.execute("CREATE TEMP TABLE given AS SELECT * FROM none")
+        """Create the table `run_lines` from the file's lines; returns their number."""
+        connection.register("no_lines", LINE_SCHEMA.empty_table())
+        connection.execute("CREATE TEMP TABLE run_lines AS SELECT * FROM no_lines")
         line = 0
         for texts in self._lines():
-            connection.register("arriving", _fields(texts, line + 1))
-            connection.execute("INSERT INTO given SELECT * FROM arriving")
+            connection.register("new_lines", _fields(texts, line + 1))
+            connection.execute("INSERT INTO run_lines SELECT * FROM new_lines")
             line += len(texts)
         return line
 
@@ -147,7 +156,7 @@ class RunFile:
 
     def _reject(self, connection: duckdb.DuckDBPyConnection, output: Output) -> dict[str, int]:
         bad: Counter[str] = Counter()
-        for batch in connection.sql(BAD).to_arrow_reader(1 << 16):
+        for batch in connection.sql(UNUSABLE_LINES_SQL).to_arrow_reader(1 << 16):
             rows = pa.Table.from_batches([batch])
             bad.update(rows["reason"].to_pylist())
             file = pa.repeat(self._path.name, rows.num_rows)
@@ -158,16 +167,16 @@ class RunFile:
 
 
 def _fields(lines: pa.Array, first: int) -> pa.Table:
-    """Rows of `GIVEN`, numbered from `first`; in an invalid line, `query` is the whole line."""
+    """Rows of `LINE_SCHEMA`, numbered from `first`; in an invalid line, `query` is the whole line."""
     parts = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(lines))
-    is_complete = pc.equal(pc.list_value_length(parts), FIELDS)
+    is_complete = pc.equal(pc.list_value_length(parts), N_FIELDS)
     blank = pa.array(["", "0", "", "0", "", ""])
     six = pc.if_else(is_complete, parts, pa.array([blank.to_pylist()] * len(lines), pa.list_(pa.string())))
     query, text, score = (pc.list_element(six, field_index) for field_index in (0, 2, 4))
-    numeric = pc.match_substring_regex(score, NUMBER)
+    numeric = pc.match_substring_regex(score, NUMBER_PATTERN)
     fault = pc.case_when(
         pc.make_struct(pc.invert(is_complete), pc.invert(numeric)),
-        pa.scalar(f"not {FIELDS} fields"),
+        pa.scalar(f"not {N_FIELDS} fields"),
         pa.scalar("score is not a number"),
     )
     return pa.table(
@@ -178,5 +187,5 @@ def _fields(lines: pa.Array, first: int) -> pa.Table:
             "score": pc.if_else(numeric, score, None).cast(pa.float64()),
             "fault": fault,
         },
-        schema=GIVEN,
+        schema=LINE_SCHEMA,
     )

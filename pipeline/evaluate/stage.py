@@ -27,7 +27,7 @@ EVALUATE = Stage(
     ("evaluation", "evaluation_queries", "evaluation_pairs"),
 )
 
-JUDGED = "Judged"
+JUDGED_MEASURE = "Judged"
 """Share of judged documents: reported, but not compared between systems, since it measures the labels."""
 
 ComputeMeasures = Callable[[str, pa.Table, list[str]], Floats]
@@ -175,7 +175,7 @@ class _Scope:
 
     def pairs(self, values: dict[str, Floats], names: Sequence[str], chance: ResamplingSettings) -> list[Row]:
         """Each later system against each earlier one, by all measures but `Judged`."""
-        tested = [at for at, name in enumerate(names) if not name.startswith(JUDGED)]
+        tested = [at for at, name in enumerate(names) if not name.startswith(JUDGED_MEASURE)]
         rows: list[Row] = []
         systems = list(combinations(values, 2))
         chance = replace(chance, tests=len(systems) * len(tested))

@@ -21,12 +21,12 @@ from darklode.schemas.kinds import KindGroup, UnknownKind
 
 EXPORTS = KindGroup("exports", "darklode.pipeline.export.kinds", separator="-")
 
-_HIDDEN = ("qrels", "rankings")  # rankings show the pool, which contains every positive
+_WITHHELD_TABLES = ("qrels", "rankings")  # rankings show the pool, which contains every positive
 
 MAX_TENANTS = 5
 """Maximum number of tenants listed in an error message."""
 
-_TEST = """
+_CREATE_TEST_QUERIES = """
     CREATE OR REPLACE VIEW test_queries AS SELECT tenant, query_id FROM queries_by_split WHERE split = 'test'
 """
 
@@ -152,11 +152,11 @@ class _SplitTables(_TenantTables):
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
         """Create a view of a table; labels and rankings are restricted to the split."""
-        if table not in _HIDDEN:
+        if table not in _WITHHELD_TABLES:
             super().view(connection, name, table)
             return
         super().view(connection, "queries_by_split", "queries")
-        connection.execute(_TEST)
+        connection.execute(_CREATE_TEST_QUERIES)
         super().view(connection, f"{name}_of_all", table)
         rows = f"FROM {name}_of_all {self._join} JOIN test_queries USING (tenant, query_id)"
         connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {rows}')

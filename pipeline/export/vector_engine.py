@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-LINE = "text_id, doc_id, title, heading, text, semantic_id, vector, id"
+POINT_COLUMNS = "text_id, doc_id, title, heading, text, semantic_id, vector, id"
 """Columns of a point: its texts (nullable), its semantic id, its vector, and its id as a UUID."""
 
 Definition = dict[str, Any]
@@ -17,7 +17,7 @@ class Engine:
     """How points are written for a search engine.
 
     Attributes:
-        line: SQL expression of the columns `LINE` that gives a point as JSON, without a line break.
+        line: SQL expression of the columns `POINT_COLUMNS` that gives a point as JSON, without a line break.
         before: first bytes of each file.
         between: separator of points.
         after: last bytes of each file.

@@ -16,15 +16,15 @@ from darklode.pipeline.base.errors import ExportError
 from darklode.pipeline.export.engines import ENGINES
 from darklode.pipeline.export.vector_engine import Engine
 from darklode.pipeline.export.writers import atomic_folder
-from darklode.pipeline.index.source import TEXT_COLUMNS, VectorSource
+from darklode.pipeline.index.source import TEXT_SCHEMA, VectorSource
 
-BLOCK = 1 << 11
+TEXTS_PER_BLOCK = 1 << 11
 """Texts held in memory at a time."""
 
-BYTES = 8 << 20
+BYTES_PER_FILE = 8 << 20
 """Approximate size of a file: engines reject long request bodies (Qdrant above 32 MiB)."""
 
-_LINES = """
+_POINTS_SQL = """
     SELECT CAST({line} AS VARCHAR) AS line FROM (
         SELECT *, CAST(CAST(md5(concat($tenant, chr(0), text_id)) AS UUID) AS VARCHAR) AS id FROM block
     ) ORDER BY position
@@ -74,7 +74,9 @@ def _write(source: VectorSource, engine: Engine, ids: pa.Table | None, folder: P
             dimensions = block["vector"].type.list_size
             count += block.num_rows
             connection.register("block", block)
-            lines = connection.sql(_LINES.format(line=engine.line), params={"tenant": source.tenant}).to_arrow_table()
+            lines = connection.sql(
+                _POINTS_SQL.format(line=engine.line), params={"tenant": source.tenant}
+            ).to_arrow_table()
             for part in _parts(lines["line"].combine_chunks()):
                 body = engine.between.join(value.as_buffer() for value in part)
                 (folder / f"points-{n_files:05}.{engine.ending}").write_bytes(engine.before + body + engine.after)
@@ -83,9 +85,9 @@ def _write(source: VectorSource, engine: Engine, ids: pa.Table | None, folder: P
 
 
 def _parts(lines: pa.Array) -> Iterator[pa.Array]:
-    """Split lines into pieces of about `BYTES`."""
+    """Split lines into pieces of about `BYTES_PER_FILE`."""
     lengths = pc.binary_length(lines).to_numpy().astype(np.int64)
-    boundaries = np.flatnonzero(np.diff(np.cumsum(lengths) // BYTES)) + 1
+    boundaries = np.flatnonzero(np.diff(np.cumsum(lengths) // BYTES_PER_FILE)) + 1
     for start, end in zip([0, *boundaries], [*boundaries, len(lines)], strict=True):
         yield lines.slice(start, end - start)
 
@@ -96,9 +98,9 @@ def _blocks(source: VectorSource, ids: pa.Table | None) -> Iterator[pa.Table]:
         codes = pa.nulls(len(piece), pa.string())
         if ids is not None:
             codes = ids["semantic_id"].take(pc.index_in(piece["text_id"], value_set=ids["text_id"].combine_chunks()))
-        for start, vectors in source.stored_vectors.blocks(piece["content_hash"], BLOCK):
+        for start, vectors in source.stored_vectors.blocks(piece["content_hash"], TEXTS_PER_BLOCK):
             rows = piece.slice(start, len(vectors)).select(
-                [name for name in TEXT_COLUMNS.names if name != "content_hash"]
+                [name for name in TEXT_SCHEMA.names if name != "content_hash"]
             )
             vector_column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
             rows = rows.append_column("semantic_id", codes.slice(start, len(vectors)))

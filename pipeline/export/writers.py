@@ -19,9 +19,9 @@ from darklode.pipeline.base.errors import ExportError
 
 JSON_LINES: Final = "FORMAT json"
 TSV: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER true"
-LINES: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER false"
+TSV_WITHOUT_HEADER: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER false"
 
-ROW_GROUP = 8192  # rows per row group: fixed, so that the same rows give the same file
+ROWS_PER_GROUP = 8192  # rows per row group: fixed, so that the same rows give the same file
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def copy_parquet(connection: duckdb.DuckDBPyConnection, query: str, path: Path) 
 
     Written by pyarrow: DuckDB's COPY does not always give the same bytes for the same rows.
     """
-    reader = connection.sql(query).to_arrow_reader(ROW_GROUP)
+    reader = connection.sql(query).to_arrow_reader(ROWS_PER_GROUP)
     groups = _row_groups(reader)
     first_group = next(groups, None)
     if first_group is None:
@@ -90,13 +90,13 @@ def copy_parquet(connection: duckdb.DuckDBPyConnection, query: str, path: Path) 
 
 
 def _row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """Regroup the batches of a query into tables of ROW_GROUP rows, whose sizes do not depend on DuckDB's threads."""
+    """Regroup batches into tables of ROWS_PER_GROUP rows, whose sizes do not depend on DuckDB's threads."""
     buffered = reader.schema.empty_table()
     for batch in reader:
         buffered = pa.concat_tables([buffered, pa.Table.from_batches([batch])])
-        while buffered.num_rows >= ROW_GROUP:
-            yield buffered.slice(0, ROW_GROUP).combine_chunks()
-            buffered = buffered.slice(ROW_GROUP)
+        while buffered.num_rows >= ROWS_PER_GROUP:
+            yield buffered.slice(0, ROWS_PER_GROUP).combine_chunks()
+            buffered = buffered.slice(ROWS_PER_GROUP)
     if buffered.num_rows:
         yield buffered.combine_chunks()
 
@@ -145,26 +145,26 @@ _SAFE_ID = f"""
 
 _ONE_LINE = r"CREATE TEMP MACRO one_line(text) AS trim(regexp_replace(text, '[\p{Cc}\p{Z}]+', ' ', 'g'))"
 
-LABELLED = """
+BENCHMARK_IDS_SQL = """
     SELECT 'query' AS kind, tenant, query_id AS id FROM queries UNION ALL
     SELECT 'chunk' AS kind, tenant, chunk_id AS id FROM chunks
 """
 """SQL of the ids of a benchmark, whose passages are chunks."""
 
-TRAINED = """
+TRIPLET_IDS_SQL = """
     SELECT DISTINCT 'query' AS kind, tenant, query_id AS id FROM triplets UNION ALL
     SELECT DISTINCT 'passage' AS kind, tenant, unnest([positive_id] || negative_ids) AS id FROM triplets
 """
 """SQL of the ids in triplets, whose passages are chunks (build) or documents (mining)."""
 
 # Ids that the export changed, with the original ones.
-_CHANGED_IDS = """
+_CHANGED_IDS_SQL = """
     SELECT kind, exported(tenant, id) AS exported, tenant, id FROM ids
     WHERE exported(tenant, id) <> id ORDER BY kind, tenant, id
 """
 
 
-def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = LABELLED) -> None:
+def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = BENCHMARK_IDS_SQL) -> None:
     """Define the SQL macros `safe_id(id)`, `exported(tenant, id)` and `one_line(text)`, and the view `ids`.
 
     The view has the columns kind, tenant and id.
@@ -185,7 +185,7 @@ def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = LABELLED) -> No
 def write_id_map(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write `id_map.jsonl` {kind, exported, tenant, id} with all changed ids; no file if there are none."""
     if any_row(connection, "FROM ids WHERE exported(tenant, id) <> id"):
-        copy(connection, _CHANGED_IDS, folder / "id_map.jsonl", JSON_LINES)
+        copy(connection, _CHANGED_IDS_SQL, folder / "id_map.jsonl", JSON_LINES)
 
 
 def write_card(folder: Path, configs: Files, text: str, front: Mapping[str, object] | None = None) -> None:

@@ -6,27 +6,29 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import cell, document
-from darklode.pipeline.generate.outcomes import OUTCOME
+from darklode.pipeline.generate.outcomes import OUTCOME_STAGE
 from darklode.schemas.settings import Settings
 
-READING = """\
+USAGE_NOTE = """\
 These queries are synthetic. All are in the train split; evaluate models trained on them on real queries. Train on them
 together with the run: `darklode adapt RUN THIS …`; their triplets have the source `generated` (`adapt.sources`)."""
 
-KEPT = "SELECT tenant, count(*) FILTER (kept) AS kept, count(*) AS written FROM generated_queries GROUP BY 1 ORDER BY 1"
-REASONS = """
+KEPT_COUNTS_SQL = (
+    "SELECT tenant, count(*) FILTER (kept) AS kept, count(*) AS written FROM generated_queries GROUP BY 1 ORDER BY 1"
+)
+REASON_COUNTS_SQL = """
     SELECT coalesce(reason, 'kept') AS outcome, count(*) AS queries FROM generated_queries
     GROUP BY outcome ORDER BY queries DESC, outcome
 """
-REACHED = """
+COVERAGE_SQL = """
     SELECT tenant, count(*) AS documents, count(*) FILTER (reached) AS reached
     FROM generation_documents GROUP BY tenant ORDER BY tenant
 """
-SOME = """
+EXAMPLES_SQL = """
     SELECT text AS query, chunk_id AS text FROM generated_queries WHERE kept
     ORDER BY md5(query_id) LIMIT 10
 """
-CHECK = "SELECT tenant, measure, real, generated FROM generation_check"
+REALISM_SQL = "SELECT tenant, measure, real, generated FROM generation_check"
 
 
 def card(run: Run, settings: Settings, source: str) -> bytes:
@@ -37,29 +39,29 @@ def card(run: Run, settings: Settings, source: str) -> bytes:
         settings: of the run.
         source: the run of the texts.
     """
-    tables = run.tables(OUTCOME.writes[0])
+    tables = run.tables(OUTCOME_STAGE.writes[0])
     sections = [
         ("Outcomes", outcomes(run), ""),
         ("Document coverage by real queries", coverage(run), ""),
-        ("Similarity to real queries", run.tables("generation_check").sql(CHECK), ""),
-        ("Examples", tables.sql(SOME), ""),
+        ("Similarity to real queries", run.tables("generation_check").sql(REALISM_SQL), ""),
+        ("Examples", tables.sql(EXAMPLES_SQL), ""),
     ]
-    head = [f"# Queries by {cell(settings.generate.kind)} for the texts of {cell(source)}", READING]
+    head = [f"# Queries by {cell(settings.generate.kind)} for the texts of {cell(source)}", USAGE_NOTE]
     return document(head, sections, []).encode()
 
 
 def outcomes(run: Run) -> pa.Table:
     """Number of queries by outcome."""
-    return run.tables("generated_queries").sql(REASONS)
+    return run.tables("generated_queries").sql(REASON_COUNTS_SQL)
 
 
 def coverage(run: Run) -> pa.Table:
     """Number of documents, and of those that are relevant to a real query, by tenant."""
-    return run.tables("generation_documents").sql(REACHED)
+    return run.tables("generation_documents").sql(COVERAGE_SQL)
 
 
 def summary_sentence(run: Run) -> str:
     """Number of queries kept, as a sentence."""
-    rows = run.tables("generated_queries").sql(KEPT).to_pylist()
+    rows = run.tables("generated_queries").sql(KEPT_COUNTS_SQL).to_pylist()
     each = ", ".join(f"{row['kept']:,} of {row['written']:,} queries of {row['tenant']}" for row in rows)
     return f"{run.store.url} holds {each or 'no query'} for training"

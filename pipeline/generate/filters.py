@@ -22,28 +22,31 @@ from darklode.schemas.generation_tables import FILTERED_QUERIES, REAL_QUERIES, W
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import QUERIES
 
-FILTER_GENERATED = Stage(
+FILTER_STAGE = Stage(
     "filtered_queries", 4, ("chunks", REAL_QUERIES.name, WRITTEN_QUERIES.name), (FILTERED_QUERIES.name, QUERIES.name)
 )
 
-SHORTEST, LONGEST = 5, 95
+MIN_PERCENTILE, MAX_PERCENTILE = 5, 95
 """Percentiles of the word counts of a tenant's train queries: the minimum and maximum for generated queries."""
 
 MAX_COPIED_SHARE = 0.8
 """Maximum share of a query's words that occur in this order, without a gap, in the text it was generated from."""
 
-OWN_TEXTS = """
+SOURCE_TEXTS_SQL = """
     SELECT c.text FROM written_queries w JOIN chunks c USING (tenant, chunk_id) ORDER BY w.tenant, w.query_id
 """
 
+# The two queries below read `keys`, the rows of `_Candidates.keys`, which `_near_mask` registers.
 # Generated queries (n < $count) that share a near-duplicate key with a held-out query (n >= $count).
-NEAR_HELD_OUT = "SELECT DISTINCT k.n FROM keys k JOIN keys other USING (key) WHERE k.n < $count AND other.n >= $count"
+NEAR_HELD_OUT_SQL = (
+    "SELECT DISTINCT k.n FROM keys k JOIN keys other USING (key) WHERE k.n < $count AND other.n >= $count"
+)
 
 # Generated queries that share a near-duplicate key with an earlier one: of near-duplicates the first one stays. Only
 # queries that passed the earlier filters ($open) count.
-NEAR_OTHERS = """
-    WITH open AS (FROM keys SEMI JOIN (SELECT unnest($open) AS n) USING (n))
-    SELECT DISTINCT k.n FROM open k JOIN open other USING (key) WHERE other.n < k.n
+NEAR_EARLIER_SQL = """
+    WITH remaining AS (FROM keys SEMI JOIN (SELECT unnest($remaining) AS n) USING (n))
+    SELECT DISTINCT k.n FROM remaining k JOIN remaining other USING (key) WHERE other.n < k.n
 """
 
 
@@ -98,7 +101,7 @@ def _write(output: Output, candidates: _Candidates, reasons: NDArray[np.object_]
     dropped = generated.filter(pc.invert(is_accepted))
     payload = pc.coalesce(dropped["text"], dropped["error"])
     output.reject(
-        FILTER_GENERATED.name,
+        FILTER_STAGE.name,
         QUERIES.name,
         {
             "tenant": dropped["tenant"],
@@ -113,7 +116,7 @@ def _write(output: Output, candidates: _Candidates, reasons: NDArray[np.object_]
     }
     output.count(
         FunnelStep(
-            FILTER_GENERATED.name, "written queries", len(reason_column), "queries", count, dict(sorted(counts.items()))
+            FILTER_STAGE.name, "written queries", len(reason_column), "queries", count, dict(sorted(counts.items()))
         )
     )
 
@@ -163,8 +166,8 @@ class _Candidates:
         for tenant in np.unique(training_tenants):
             is_tenant = generated_tenants == tenant
             tenant_words = training_words[training_tenants == tenant]
-            minimum[is_tenant] = np.percentile(tenant_words, SHORTEST, method="lower")
-            maximum[is_tenant] = np.percentile(tenant_words, LONGEST, method="higher")
+            minimum[is_tenant] = np.percentile(tenant_words, MIN_PERCENTILE, method="lower")
+            maximum[is_tenant] = np.percentile(tenant_words, MAX_PERCENTILE, method="higher")
         return minimum, maximum
 
     @cached_property
@@ -187,7 +190,7 @@ class _Candidates:
     @property
     def is_copied(self) -> Mask:
         """Queries of which more than MAX_COPIED_SHARE is copied from their text."""
-        texts = self.tables.sql(OWN_TEXTS)["text"].to_pylist()
+        texts = self.tables.sql(SOURCE_TEXTS_SQL)["text"].to_pylist()
         return np.array(
             [
                 copied_share(query, source_text) > MAX_COPIED_SHARE
@@ -213,17 +216,17 @@ class _Candidates:
         )
         both = pa.concat_tables([generated_queries.cast(held_out_queries.schema), held_out_queries])
         with self.tables.connect() as connection:
-            connection.register("numbered", both.append_column("n", pa.array(np.arange(both.num_rows))))
-            return connection.sql(f"FROM {near_keys(connection, Relation('numbered'))}").to_arrow_table()
+            connection.register("numbered_queries", both.append_column("n", pa.array(np.arange(both.num_rows))))
+            return connection.sql(f"FROM {near_keys(connection, Relation('numbered_queries'))}").to_arrow_table()
 
     @property
     def is_near_held_out(self) -> Mask:
         """Near-duplicates of validation or test queries."""
-        return self._near_mask(NEAR_HELD_OUT, count=len(self.words))
+        return self._near_mask(NEAR_HELD_OUT_SQL, count=len(self.words))
 
     def is_near_another(self, is_remaining: Mask) -> Mask:
         """Near-duplicates of an earlier one of the remaining queries."""
-        return self._near_mask(NEAR_OTHERS, open=np.flatnonzero(is_remaining).tolist())
+        return self._near_mask(NEAR_EARLIER_SQL, remaining=np.flatnonzero(is_remaining).tolist())
 
     def _near_mask(self, query: str, **parameters: object) -> Mask:
         """Mask of the generated queries whose numbers a query over `keys` returns."""

@@ -14,25 +14,25 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.sharding import Pieces, Spread, count_shards, here, split_evenly
-from darklode.pipeline.generate.port import ASKED, PREFIX, WRITTEN, QueryWriter
+from darklode.pipeline.generate.port import ID_PREFIX, INPUT_SCHEMA, OUTPUT_SCHEMA, QueryWriter
 from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES, WRITTEN_QUERIES
 
-WRITE = Stage("written_queries", 1, ("chunks", GENERATION_TEXTS.name, REAL_QUERIES.name), (WRITTEN_QUERIES.name,))
+WRITE_STAGE = Stage("written_queries", 1, ("chunks", GENERATION_TEXTS.name, REAL_QUERIES.name), (WRITTEN_QUERIES.name,))
 
-AT_ONCE = 256
+TEXTS_PER_UNIT = 256
 """Maximum number of texts per unit of work."""
 
 Block = tuple[str, int, int]
-"""A unit of work: tenant, and the range of its texts (first row, end row), in the order of ASKED_FOR."""
+"""A unit of work: tenant, and the range of its texts (first row, end row), in the order of PASSAGES_SQL."""
 
 ReportProgress = Callable[[int], None]
 
-ASKED_FOR = """
+PASSAGES_SQL = """
     SELECT tenant, chunk_id, title, heading, text, md5_number_lower(concat($2, ' ', chunk_id)) AS draw
     FROM generation_texts JOIN chunks USING (tenant, chunk_id) WHERE tenant = $1 ORDER BY chunk_id
 """
 
-EXAMPLES = "SELECT text FROM real_queries WHERE tenant = $1 AND split = 'train' ORDER BY query_id"
+EXAMPLES_SQL = "SELECT text FROM real_queries WHERE tenant = $1 AND split = 'train' ORDER BY query_id"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class WritingShard:
     @property
     def folder(self) -> str:
         """Folder of the shard's results in the run, which depends on its inputs."""
-        return f"progress/{WRITE.name}/{key_of(self.basis, self.blocks)}"
+        return f"progress/{WRITE_STAGE.name}/{key_of(self.basis, self.blocks)}"
 
 
 def write_queries(tables: Tables, output: Output, writer: QueryWriter, spread: Spread = here, *, seed: int) -> None:
@@ -77,7 +77,7 @@ def write_queries(tables: Tables, output: Output, writer: QueryWriter, spread: S
         spread: runs shards; for a writer with a cache, shards only fill the cache.
         seed: seed of each text's random number, which chooses its few-shot examples.
     """
-    basis = key_of(writer.generator_id, seed, *(tables.content(name) for name in WRITE.reads))
+    basis = key_of(writer.generator_id, seed, *(tables.content(name) for name in WRITE_STAGE.reads))
     blocks = _blocks(tables)
     total = tables.rows(GENERATION_TEXTS.name)
     done = Counter[str]()
@@ -100,7 +100,9 @@ def write_queries(tables: Tables, output: Output, writer: QueryWriter, spread: S
     n_without_query = no_query["n"][0].as_py()
     drop_counts = {"no query": n_without_query} if n_without_query else {}
     output.count(
-        FunnelStep(WRITE.name, "texts to write for", total, "queries", total - sum(drop_counts.values()), drop_counts)
+        FunnelStep(
+            WRITE_STAGE.name, "texts to write for", total, "queries", total - sum(drop_counts.values()), drop_counts
+        )
     )
 
 
@@ -124,10 +126,10 @@ def _pieces(whole_shard: WritingShard, spread: Spread, report_progress: ReportPr
 def generate_shard(shard: WritingShard, report_progress: ReportProgress = lambda _n_texts: None) -> Pieces:
     """Generate a shard's queries; yields rows of `written_queries`, a table for each block."""
     for tenant, tenant_blocks in groupby(shard.blocks, itemgetter(0)):
-        passages = shard.tables.sql(ASKED_FOR, [tenant, str(shard.seed)])
-        examples = shard.tables.sql(EXAMPLES, [tenant])["text"].to_pylist()
+        passages = shard.tables.sql(PASSAGES_SQL, [tenant, str(shard.seed)])
+        examples = shard.tables.sql(EXAMPLES_SQL, [tenant])["text"].to_pylist()
         for _, first, end in tenant_blocks:
-            block = passages.slice(first, end - first).select(ASKED.names).cast(ASKED)
+            block = passages.slice(first, end - first).select(INPUT_SCHEMA.names).cast(INPUT_SCHEMA)
             yield _rows(block, shard.writer.write(block, examples, report_progress), shard.writer.generator_id)
 
 
@@ -141,12 +143,12 @@ def fill_cache(shard: WritingShard) -> Pieces:
 
 
 def _blocks(tables: Tables) -> list[Block]:
-    """Blocks of at most AT_ONCE texts of one tenant."""
+    """Blocks of at most TEXTS_PER_UNIT texts of one tenant."""
     sizes = tables.sql("SELECT tenant, count(*) AS n FROM generation_texts GROUP BY tenant ORDER BY tenant").to_pylist()
     return [
-        (size["tenant"], first, min(first + AT_ONCE, size["n"]))
+        (size["tenant"], first, min(first + TEXTS_PER_UNIT, size["n"]))
         for size in sizes
-        for first in range(0, size["n"], AT_ONCE)
+        for first in range(0, size["n"], TEXTS_PER_UNIT)
     ]
 
 
@@ -170,14 +172,14 @@ def _shards(whole_shard: WritingShard, places: int) -> list[WritingShard]:
 
 def _rows(passages: pa.Table, queries: pa.Table, generator_id: str) -> pa.Table:
     """Rows of `written_queries` for passages and their queries; ids depend on passage and writer only."""
-    assert queries.schema == WRITTEN, "a writer returns rows of WRITTEN"
+    assert queries.schema == OUTPUT_SCHEMA, "a writer returns rows of OUTPUT_SCHEMA"
     assert queries.num_rows == passages.num_rows, "a writer returns one row per text"
     chunk_keys = zip(passages["tenant"].to_pylist(), passages["chunk_id"].to_pylist(), strict=True)
     ids = [
-        f"{PREFIX}{hashlib.sha256(repr((*chunk_key, generator_id)).encode()).hexdigest()[:20]}"
+        f"{ID_PREFIX}{hashlib.sha256(repr((*chunk_key, generator_id)).encode()).hexdigest()[:20]}"
         for chunk_key in chunk_keys
     ]
     columns = {name: passages[name] for name in ("tenant", "chunk_id")} | {
-        name: queries[name] for name in WRITTEN.names
+        name: queries[name] for name in OUTPUT_SCHEMA.names
     }
     return WRITTEN_QUERIES.rows(columns | {"query_id": pa.array(ids, pa.string())})

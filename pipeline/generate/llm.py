@@ -21,7 +21,7 @@ from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, Unr
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.tokens import truncate
 from darklode.pipeline.generate.llm_settings import LlmWriterSettings
-from darklode.pipeline.generate.port import WRITTEN, QueryWriter
+from darklode.pipeline.generate.port import OUTPUT_SCHEMA, QueryWriter
 from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
 from darklode.pipeline.judge.llm.judge import endpoint_of
 from darklode.schemas.settings import CacheSettings
@@ -109,7 +109,7 @@ class LlmWriter(QueryWriter):
             self._answers([self._self_contained_question(query) for query in non_null], 0.0, lambda _done: None)
         )
         self_contained = [None if query is None else _parse_self_contained(next(verdicts)[0]) for query in queries]
-        return pa.table([queries, [error for _, error in answers], self_contained], schema=WRITTEN)
+        return pa.table([queries, [error for _, error in answers], self_contained], schema=OUTPUT_SCHEMA)
 
     def _generation_question(self, row: Mapping[str, Any], examples: list[str]) -> Question:
         """The call that generates a query for a text, with random few-shot examples."""

@@ -16,7 +16,7 @@ from darklode.schemas.generation_tables import (
     WRITTEN_QUERIES,
 )
 
-OUTCOME = Stage(
+OUTCOME_STAGE = Stage(
     "generated_queries",
     3,
     (REAL_QUERIES.name, WRITTEN_QUERIES.name, FILTERED_QUERIES.name, "rankings", "pool", "verdicts", "triplets"),
@@ -24,25 +24,26 @@ OUTCOME = Stage(
 )
 
 # Outcome of each generated query: kept if it is in a triplet, else the first reason that applies.
-OUTCOMES = """
-    WITH ranks AS (
+OUTCOMES_SQL = """
+    WITH source_text_ranks AS (
         SELECT tenant, query_id, min(rank) AS rank FROM rankings
         SEMI JOIN written_queries USING (tenant, query_id, chunk_id) GROUP BY tenant, query_id
-    ), taught AS (SELECT DISTINCT tenant, query_id, true AS taught FROM triplets)
+    ), kept_queries AS (SELECT DISTINCT tenant, query_id, true AS is_kept FROM triplets)
     SELECT w.tenant, w.query_id, w.chunk_id, w.text, CAST($1 AS VARCHAR) AS source,
            CAST($2 AS VARCHAR) AS generator_id, CAST(r.rank AS INTEGER) AS round_trip_rank,
-           v.relevant AS judged, coalesce(t.taught, false) AS kept,
-           CASE WHEN taught THEN NULL WHEN s.reason IS NOT NULL THEN s.reason
+           v.relevant AS judged, coalesce(t.is_kept, false) AS kept,
+           CASE WHEN is_kept THEN NULL WHEN s.reason IS NOT NULL THEN s.reason
                 WHEN p.query_id IS NULL THEN 'its own text is not retrieved'
                 WHEN v.relevant THEN 'less likely than triplets.min_probability'
                 WHEN NOT v.relevant THEN 'judged not relevant' ELSE 'unreadable verdict' END AS reason
-    FROM written_queries w JOIN filtered_queries s USING (tenant, query_id) LEFT JOIN ranks r USING (tenant, query_id)
+    FROM written_queries w JOIN filtered_queries s USING (tenant, query_id)
+    LEFT JOIN source_text_ranks r USING (tenant, query_id)
     LEFT JOIN pool p USING (tenant, query_id) LEFT JOIN verdicts v USING (tenant, query_id)
-    LEFT JOIN taught t USING (tenant, query_id) ORDER BY w.tenant, w.query_id
+    LEFT JOIN kept_queries t USING (tenant, query_id) ORDER BY w.tenant, w.query_id
 """
 
 # Real train queries with their clusters ("group"), with which generated queries are compared.
-REAL = """
+REAL_QUERIES_SQL = """
     SELECT tenant, "group", text FROM real_queries WHERE split = 'train' ORDER BY tenant, query_id
 """
 
@@ -59,9 +60,9 @@ def write_outcome(tables: Tables, output: Output, *, source: str, generator_id: 
         generator_id: identifies the writer: its model, prompt and settings.
         seed: seed of the samples compared, and of the classifier's folds.
     """
-    rows = tables.sql(OUTCOMES, [source, generator_id]).cast(GENERATED_QUERIES.schema)
+    rows = tables.sql(OUTCOMES_SQL, [source, generator_id]).cast(GENERATED_QUERIES.schema)
     output.write(GENERATED_QUERIES.name, rows)
-    all_real_queries = tables.sql(REAL)
+    all_real_queries = tables.sql(REAL_QUERIES_SQL)
     for tenant in pc.unique(rows["tenant"]).to_pylist():
         kept_queries = rows.filter(pc.and_(rows["kept"], pc.equal(rows["tenant"], tenant)))
         real_queries = all_real_queries.filter(pc.equal(all_real_queries["tenant"], tenant))
@@ -78,13 +79,15 @@ def write_outcome(tables: Tables, output: Output, *, source: str, generator_id: 
     counts = {reason_count["values"]: reason_count["counts"] for reason_count in pc.value_counts(reasons).to_pylist()}
     kept_count = rows.num_rows - len(reasons)
     output.count(
-        FunnelStep(OUTCOME.name, "written queries", rows.num_rows, "queries", kept_count, dict(sorted(counts.items())))
+        FunnelStep(
+            OUTCOME_STAGE.name, "written queries", rows.num_rows, "queries", kept_count, dict(sorted(counts.items()))
+        )
     )
 
 
-def _reject(output: Output, rows: pa.Table, sieved: pa.Table) -> None:
-    """Write the queries that passed the filters but were not kept to `rejects`; `sieved` has the filters' reasons."""
-    passed_ids = sieved.filter(pc.is_null(sieved["reason"]))["query_id"].combine_chunks()
+def _reject(output: Output, rows: pa.Table, filtered: pa.Table) -> None:
+    """Write the queries that passed the filters but were not kept to `rejects`; `filtered` has the filters' reasons."""
+    passed_ids = filtered.filter(pc.is_null(filtered["reason"]))["query_id"].combine_chunks()
     dropped = rows.filter(pc.and_(pc.is_in(rows["query_id"], passed_ids), pc.invert(rows["kept"])))
     if dropped.num_rows:
         reject_columns = {
@@ -93,4 +96,4 @@ def _reject(output: Output, rows: pa.Table, sieved: pa.Table) -> None:
             "payload": dropped["text"],
             "reason": dropped["reason"],
         }
-        output.reject(OUTCOME.name, "queries", reject_columns)
+        output.reject(OUTCOME_STAGE.name, "queries", reject_columns)

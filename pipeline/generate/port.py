@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from darklode.pipeline.base.remote.budget import Counters
 
-PREFIX = "generated-"
+ID_PREFIX = "generated-"
 """Prefix of the ids of generated queries."""
 
-ASKED = pa.schema(
+INPUT_SCHEMA = pa.schema(
     [
         ("tenant", pa.string()),
         ("chunk_id", pa.string()),
@@ -24,7 +24,7 @@ ASKED = pa.schema(
 )
 """A text to generate a query for; `draw` is its random number, fixed by the seed."""
 
-WRITTEN = pa.schema([("text", pa.string()), ("error", pa.string()), ("self_contained", pa.bool_())])
+OUTPUT_SCHEMA = pa.schema([("text", pa.string()), ("error", pa.string()), ("self_contained", pa.bool_())])
 """A query, or the reason why there is none; `self_contained` is null if it was not checked."""
 
 
@@ -41,10 +41,10 @@ class QueryWriter(ABC):
 
     @abstractmethod
     def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:
-        """Rows of `WRITTEN`, one per text.
+        """Rows of `OUTPUT_SCHEMA`, one per text.
 
         Args:
-            texts: rows of `ASKED`, of one tenant.
+            texts: rows of `INPUT_SCHEMA`, of one tenant.
             examples: the tenant's train queries, ordered by id; may be empty.
             on_progress: called with the number of texts done.
         """
@@ -70,7 +70,7 @@ class QueryWriter(ABC):
 
 
 def query_table(queries: list[str]) -> pa.Table:
-    """Rows of `WRITTEN` from a local writer; an empty query becomes an error."""
+    """Rows of `OUTPUT_SCHEMA` from a local writer; an empty query becomes an error."""
     errors = [None if query else "no query was generated" for query in queries]
     queries_or_null = [query or None for query in queries]
-    return pa.table([queries_or_null, errors, [None] * len(queries_or_null)], schema=WRITTEN)
+    return pa.table([queries_or_null, errors, [None] * len(queries_or_null)], schema=OUTPUT_SCHEMA)

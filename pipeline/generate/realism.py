@@ -14,17 +14,19 @@ from darklode.pipeline.base.segmentation import count_words
 from darklode.pipeline.base.types import Ints
 from darklode.schemas.generation_tables import GENERATION_CLUSTERS
 
-QUESTION = re.compile(r"^(how|what|why|when|where|which|who|can|could|does|do|is|are|should|will)\b|\?", re.IGNORECASE)
-DISCRIMINATION = "AUC of a classifier of real and generated queries (.5: indistinguishable)"
-COVERED = "share of the clusters of real queries with a similar query"
+QUESTION_PATTERN = re.compile(
+    r"^(how|what|why|when|where|which|who|can|could|does|do|is|are|should|will)\b|\?", re.IGNORECASE
+)
+DISCRIMINATION_MEASURE = "AUC of a classifier of real and generated queries (.5: indistinguishable)"
+COVERAGE_MEASURE = "share of the clusters of real queries with a similar query"
 MIN_QUERIES = 20
 """Minimum number of real and of generated queries for the classifier."""
 
 MAX_QUERIES = 5000
 """Maximum number of real and of generated queries in pairwise comparisons."""
 
-BLOCK = 500  # rows of a similarity matrix held at a time: 500 × MAX_QUERIES float64 are 20 MB
-FOLDS = 5  # of the cross-validation
+ROWS_PER_BLOCK = 500  # rows of a similarity matrix held at a time: 500 × MAX_QUERIES float64 are 20 MB
+N_FOLDS = 5  # of the cross-validation
 
 
 def compare_queries(real: pa.ChunkedArray, generated: pa.ChunkedArray, seed: int) -> list[dict[str, Any]]:
@@ -49,12 +51,12 @@ def compare_queries(real: pa.ChunkedArray, generated: pa.ChunkedArray, seed: int
         }
     )
     auc = discrimination_auc(real.to_pylist(), generated.to_pylist(), seed)
-    return [*rows, {"measure": DISCRIMINATION, "real": None, "generated": auc}]
+    return [*rows, {"measure": DISCRIMINATION_MEASURE, "real": None, "generated": auc}]
 
 
 def _share_of_questions(texts: pa.ChunkedArray) -> float | None:
     """Share of the texts that begin with a question word or contain `?`; None if there are no texts."""
-    return float(np.mean([bool(QUESTION.search(text)) for text in texts.to_pylist()])) if len(texts) else None
+    return float(np.mean([bool(QUESTION_PATTERN.search(text)) for text in texts.to_pylist()])) if len(texts) else None
 
 
 def discrimination_auc(real: list[str], generated: list[str], seed: int) -> float | None:
@@ -84,7 +86,7 @@ def discrimination_auc(real: list[str], generated: list[str], seed: int) -> floa
     ]
     is_generated = np.repeat([0, 1], count)
     model = make_pipeline(_character_ngrams(), LogisticRegression(max_iter=1000))
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
     predicted = cross_val_predict(model, texts, is_generated, cv=folds, method="predict_proba")[:, 1]
     return float(roc_auc_score(is_generated, predicted))
 
@@ -159,7 +161,7 @@ def shares(clusters: pa.Table, usual: float | None) -> list[dict[str, Any]]:
     """
     is_covered = clusters["covered"].drop_null()
     covered_share = pc.mean(is_covered.cast(pa.float64())).as_py() if len(is_covered) else None
-    return [{"measure": COVERED, "real": usual, "generated": covered_share}]
+    return [{"measure": COVERAGE_MEASURE, "real": usual, "generated": covered_share}]
 
 
 def _sample_texts(rows: pa.Table, seed: int) -> pa.Table:
@@ -168,8 +170,10 @@ def _sample_texts(rows: pa.Table, seed: int) -> pa.Table:
     return rows.take(pa.array(np.sort(sampled_rows)))
 
 
-def _find_nearest(query_vectors: Any, among: Any, own: Ints | None = None) -> tuple[NDArray[np.float64], Ints]:
-    """Largest cosine of each row with the rows of `among`, and the index of the first such row.
+def _find_nearest(
+    query_vectors: Any, candidate_vectors: Any, clusters_of_rows: Ints | None = None
+) -> tuple[NDArray[np.float64], Ints]:
+    """Largest cosine of each row with the rows of `candidate_vectors`, and the index of the first such row.
 
     Args:
         query_vectors: sparse matrix (n, features) whose rows have length 1.
@@ -179,11 +183,11 @@ def _find_nearest(query_vectors: Any, among: Any, own: Ints | None = None) -> tu
     n = query_vectors.shape[0]
     best_similarity = np.zeros(n)
     nearest_row = np.zeros(n, np.int64)
-    for start in range(0, n if among is not None else 0, BLOCK):
-        rows = slice(start, start + BLOCK)
-        scores = (query_vectors[rows] @ among.T).toarray()
-        if own is not None:
-            scores[own[rows, None] == own[None, :]] = -1.0
+    for start in range(0, n if candidate_vectors is not None else 0, ROWS_PER_BLOCK):
+        rows = slice(start, start + ROWS_PER_BLOCK)
+        scores = (query_vectors[rows] @ candidate_vectors.T).toarray()
+        if clusters_of_rows is not None:
+            scores[clusters_of_rows[rows, None] == clusters_of_rows[None, :]] = -1.0
         nearest_row[rows] = scores.argmax(axis=1)
         best_similarity[rows] = scores.max(axis=1)
     return best_similarity, nearest_row

@@ -8,9 +8,9 @@ from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
 from darklode.pipeline.retrieve.pool import CANDIDATES_SQL
 from darklode.schemas.tables import POOL
 
-ROUND_TRIP = Stage("round_trip", 1, ("queries", "rankings", "written_queries"), ("pool",))
+ROUND_TRIP_STAGE = Stage("round_trip", 1, ("queries", "rankings", "written_queries"), ("pool",))
 
-OWN = f"""
+OWN_TEXT_PAIRS_SQL = f"""
     WITH candidates AS ({CANDIDATES_SQL})
     FROM candidates SEMI JOIN written_queries USING (tenant, query_id, chunk_id) WHERE best_rank <= $depth
     ORDER BY tenant, query_id, chunk_id
@@ -26,8 +26,8 @@ def round_trip(tables: Tables, output: Output, *, depth: int) -> None:
         depth: maximum rank.
     """
     with output.row_group_writer("pool", PART_ROWS) as take:
-        for rows in tables.stream(OWN, {"depth": depth}, TABLE_GROUP_ROWS):
+        for rows in tables.stream(OWN_TEXT_PAIRS_SQL, {"depth": depth}, TABLE_GROUP_ROWS):
             take(POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
     total, n_pairs = tables.rows("queries"), sum(part.rows for part in output.parts["pool"])
     lost = {"its own text is not retrieved": total - n_pairs} if total > n_pairs else {}
-    output.count(FunnelStep(ROUND_TRIP.name, "queries", total, "queries with their texts", n_pairs, lost))
+    output.count(FunnelStep(ROUND_TRIP_STAGE.name, "queries", total, "queries with their texts", n_pairs, lost))

@@ -20,17 +20,17 @@ from darklode.pipeline.index.faiss_io import codebook_of, from_bytes, is_member,
 from darklode.pipeline.index.kinds import IndexKind
 from darklode.pipeline.index.shard import VectorShard, make_shards
 from darklode.pipeline.index.source import StoredVectors, VectorSource
-from darklode.pipeline.index.stored_vectors import UNIT, pack_vectors
+from darklode.pipeline.index.stored_vectors import SCALE_BYTES, pack_vectors
 from darklode.schemas.serving import INDEXES, IndexSettings
 from darklode.schemas.serving_tables import INDEX_FILES, INDEXED_TEXTS
 
-BUILD = Stage("index", 2, (INDEXED_TEXTS.name,), (INDEX_FILES.name,))
+INDEX_STAGE = Stage("index", 2, (INDEXED_TEXTS.name,), (INDEX_FILES.name,))
 
-FILE, STORED = "index.faiss", "stored"
-CODEBOOK, KIND, BYTES = "codebook", "kind", "code bytes"
+INDEX_FILE, STORED_FOLDER = "index.faiss", "stored"
+CODEBOOK_FACT, KIND_FACT, CODE_BYTES_FACT = "codebook", "kind", "code bytes"
 """Facts of the stage: id of the codebook, index kind that was built, bytes per vector without its number."""
 
-STORED_BYTES = 1 << 29
+MAX_STORED_FILE_BYTES = 1 << 29
 """Maximum size of a file of stored vectors. Large, because rescoring is fastest with a single file."""
 
 
@@ -104,7 +104,7 @@ def build_files(  # noqa: PLR0913 (a stage: tables, settings and ports)
             kind.add_codes(index, _number_codes(pieces, numbers, output))
         else:
             _add(index, source, hashes, numbers, output)
-    location.store.delete_folder(STORED)
+    location.store.delete_folder(STORED_FOLDER)
     files = _store(location.store, source, hashes, numbers) if location.stores and kind.LOSSY else []
     _finish(location.store, output, index, kind, files)
     output.count(FunnelStep("index", "texts", len(numbers), "vectors", index.ntotal))
@@ -116,7 +116,7 @@ def _encode_on_shards(
     store.write(_training_key(basis), to_bytes(index))
     shards = [
         CodingShard(**vars(shard), store=store)
-        for shard in make_shards(tables, stored_vectors, BUILD.name, basis, spread.places)
+        for shard in make_shards(tables, stored_vectors, INDEX_STAGE.name, basis, spread.places)
     ]
     return chain.from_iterable(spread(encode_shard, shards))
 
@@ -133,7 +133,7 @@ def encode_shard(shard: CodingShard) -> Pieces:
 
 
 def _training_key(basis: str) -> str:
-    return f"progress/{BUILD.name}/{basis}.faiss"
+    return f"progress/{INDEX_STAGE.name}/{basis}.faiss"
 
 
 def _number_codes(pieces: Iterable[pa.Table], numbers: Ints, output: Output) -> Iterator[tuple[Bytes, Ints]]:
@@ -166,7 +166,9 @@ def update_files(
     numbers, index_kind = texts["number"].to_numpy(), INDEXES.load(kind)()
     index = open_index(location.store)
     if codebook_of(index) != trained:
-        raise ArtifactError(f"{location.store.path(FILE)} has another codebook than {trained}; build the index again")
+        raise ArtifactError(
+            f"{location.store.path(INDEX_FILE)} has another codebook than {trained}; build the index again"
+        )
     indexed_numbers = numbers_in(index)
     removed = indexed_numbers[~is_member(indexed_numbers, numbers)]
     added = np.flatnonzero(~is_member(numbers, indexed_numbers))
@@ -178,7 +180,7 @@ def update_files(
     before = output.previous_tables(INDEX_FILES.name)
     files = before.read(INDEX_FILES.name).to_pylist() if before else []
     added_numbers = {*numbers[added].tolist()}
-    files = [row for row in files if row["file"] != FILE and _first_number(row["file"]) not in added_numbers]
+    files = [row for row in files if row["file"] != INDEX_FILE and _first_number(row["file"]) not in added_numbers]
     if location.stores and index_kind.LOSSY and len(added):
         files += _store(location.store, source, texts["content_hash"].take(pa.array(added)), numbers[added])
     _finish(location.store, output, index, index_kind, files)
@@ -192,19 +194,19 @@ def open_index(store: Store) -> Any:
     Raises:
         ArtifactError: it is missing or damaged.
     """
-    data = store.read(FILE)
+    data = store.read(INDEX_FILE)
     if data is None:
         raise ArtifactError(f"{store.url} contains no index; build one with `darklode index RUN --encoder … --out …`")
-    return from_bytes(data, store.path(FILE))
+    return from_bytes(data, store.path(INDEX_FILE))
 
 
 def invalidate_if_damaged(run: Run) -> None:
     """Delete the stage's manifest if a file is missing or has another size, so that the stage runs again."""
-    if run.manifest(BUILD) is None:
+    if run.manifest(INDEX_STAGE) is None:
         return
     rows = run.tables(INDEX_FILES.name).read(INDEX_FILES.name).to_pylist()
     if any(run.store.size(row["file"]) != row["bytes"] for row in rows):
-        run.store.delete(f"manifests/{BUILD.name}.json")
+        run.store.delete(f"manifests/{INDEX_STAGE.name}.json")
 
 
 def _add(index: Any, source: VectorSource, hashes: pa.ChunkedArray, numbers: Ints, output: Output) -> None:
@@ -217,17 +219,21 @@ def _store(store: Store, source: VectorSource, hashes: pa.ChunkedArray, numbers:
     """Write vectors with consecutive numbers."""
     assert (np.diff(numbers) == 1).all(), "stored vectors need consecutive numbers"
     files, width = [], source.stored_vectors.take(hashes[:1]).shape[1]
-    rows_per_file = STORED_BYTES // (width + UNIT)
+    rows_per_file = MAX_STORED_FILE_BYTES // (width + SCALE_BYTES)
     for start in range(0, len(numbers), rows_per_file):
         file_hashes = hashes[start : start + rows_per_file]
         data = pack_vectors((block for _, block in source.stored_vectors.blocks(file_hashes)), len(file_hashes), width)
-        files.append(_write_file(store, f"{STORED}/{numbers[start]:012d}.npy", data, len(file_hashes)))
+        files.append(_write_file(store, f"{STORED_FOLDER}/{numbers[start]:012d}.npy", data, len(file_hashes)))
     return files
 
 
 def _first_number(file: str) -> int | None:
     """Number of the first vector in a file of stored vectors; None for other files."""
-    return int(file.removeprefix(f"{STORED}/").removesuffix(".npy")) if file.startswith(f"{STORED}/") else None
+    return (
+        int(file.removeprefix(f"{STORED_FOLDER}/").removesuffix(".npy"))
+        if file.startswith(f"{STORED_FOLDER}/")
+        else None
+    )
 
 
 def stored_files(rows: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
@@ -242,6 +248,6 @@ def _write_file(store: Store, name: str, data: bytes | memoryview, vectors: int)
 
 
 def _finish(store: Store, output: Output, index: Any, kind: IndexKind, files: list[dict[str, Any]]) -> None:
-    rows = [_write_file(store, FILE, to_bytes(index), index.ntotal), *files]
+    rows = [_write_file(store, INDEX_FILE, to_bytes(index), index.ntotal), *files]
     output.write(INDEX_FILES.name, pa.Table.from_pylist(rows, INDEX_FILES.schema))
-    output.facts |= {CODEBOOK: codebook_of(index), KIND: kind.kind, BYTES: kind.code_bytes(index)}
+    output.facts |= {CODEBOOK_FACT: codebook_of(index), KIND_FACT: kind.kind, CODE_BYTES_FACT: kind.code_bytes(index)}

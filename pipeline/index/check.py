@@ -17,7 +17,7 @@ from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.index.build import open_index
 from darklode.pipeline.index.faiss_io import codebook_of, is_member, numbers_in
-from darklode.pipeline.index.probes import BASE, vectors_of
+from darklode.pipeline.index.probes import BASE_PART, vectors_of
 from darklode.pipeline.index.record import encoder_facts
 from darklode.pipeline.index.searcher import VectorSearcher
 from darklode.pipeline.index.source import VectorSource
@@ -99,13 +99,13 @@ class IndexCheck:
     def _queries(self) -> Iterator[CheckFinding]:
         """The encoder gives the recorded queries the same vectors as when recall was measured."""
         rows = self._tables.read(INDEX_QUERIES.name)
-        query_rows = rows.filter(pc.and_(pc.equal(rows["part"], BASE), pc.is_valid(rows["text"]))).slice(
+        query_rows = rows.filter(pc.and_(pc.equal(rows["part"], BASE_PART), pc.is_valid(rows["text"]))).slice(
             0, self._n_recorded_queries
         )
         if not query_rows.num_rows:
             yield CheckFinding("queries encoded again", True, "none recorded: built from a file of vectors")
             return
-        again, recorded = self.searcher.encode(query_rows["text"].to_pylist()), vectors_of(query_rows, BASE)
+        again, recorded = self.searcher.encode(query_rows["text"].to_pylist()), vectors_of(query_rows, BASE_PART)
         lengths = np.maximum(np.linalg.norm(again, axis=1), np.finfo(np.float32).tiny)
         min_cosine = float((np.einsum("ij,ij->i", again, recorded) / lengths).min())
         yield CheckFinding(
@@ -116,7 +116,7 @@ class IndexCheck:
 
     def _first_ten(self) -> Iterator[CheckFinding]:
         """Recorded queries have the recorded results."""
-        queries = vectors_of(self._tables.read(INDEX_QUERIES.name), BASE)[: self._n_recorded_queries]
+        queries = vectors_of(self._tables.read(INDEX_QUERIES.name), BASE_PART)[: self._n_recorded_queries]
         results, agree = self.searcher.search(queries), 0
         for query in range(len(queries)):
             scores = results.scores[query][results.rows[query] >= 0].tolist()

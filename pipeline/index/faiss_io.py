@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from darklode.pipeline.base.errors import ArtifactError, MissingPart
 from darklode.pipeline.base.types import Ints
 
-POINTS = 39
+MIN_POINTS_PER_CENTROID = 39
 """Minimum training vectors per centroid; faiss warns below this number."""
 
 

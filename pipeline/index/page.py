@@ -8,12 +8,12 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import cell, to_markdown
 from darklode.pipeline.base.types import Facts
-from darklode.pipeline.index.build import FILE
+from darklode.pipeline.index.build import INDEX_FILE
 from darklode.schemas.serving_tables import INDEX_RECALL, SEMANTIC_ID_LEVELS
 
 PAGE = "README.md"
 
-FACTS = (
+PAGE_FACTS = (
     "source", "tenant", "count", "dimensions", "metric", "kind", "built", "codebook", "semantic codebook", "effort",
     "rerank", "adapter", "queries per second",
 )  # fmt: skip
@@ -31,7 +31,7 @@ def page(run: Run, facts: Facts) -> bytes:
     parts = [
         f"# Index of {cell(facts['source'])}",
         *facts["advice"],
-        to_markdown(pa.table({"fact": list(FACTS), "value": [cell(facts[name]) for name in FACTS]})),
+        to_markdown(pa.table({"fact": list(PAGE_FACTS), "value": [cell(facts[name]) for name in PAGE_FACTS]})),
         f"Encoder: `{cell(facts['encoder']['id'])}`. Bytes per vector: {sizes['code']} for the code, "
         f"{sizes['in memory']} in memory in total, {sizes['on disk']} on disk for rescoring. "
         "Queries per second are measured in processor time of one thread.",
@@ -42,7 +42,7 @@ def page(run: Run, facts: Facts) -> bytes:
         to_markdown(recalls(run)),
         "## Semantic ids",
         to_markdown(levels),
-        f"Open `{FILE}` with `faiss.read_index`. Its ids are the column `number` of the table `indexed_texts`. "
+        f"Open `{INDEX_FILE}` with `faiss.read_index`. Its ids are the column `number` of the table `indexed_texts`. "
         "Scores are inner products of unit vectors: normalize queries to length 1.",
     ]
     return ("\n\n".join(parts) + "\n").encode()

@@ -19,16 +19,16 @@ from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.schemas.serving_tables import INDEX_PROBES, INDEX_QUERIES, INDEXED_TEXTS
 
-PROBES = Stage("index_probes", 1, (INDEXED_TEXTS.name,), (INDEX_QUERIES.name, INDEX_PROBES.name))
+PROBES_STAGE = Stage("index_probes", 1, (INDEXED_TEXTS.name,), (INDEX_QUERIES.name, INDEX_PROBES.name))
 
 DEPTH = 200
 """Depth of the exact lists: twice the depth of recall, so that they survive many removals."""
 
 RECALL_DEPTH = 100
-NEXT = "next number"
+NEXT_NUMBER_FACT = "next number"
 """Fact of the stage: texts from this number on are not yet considered in the lists."""
 
-BASE, ADAPTED = "base", "adapted"
+BASE_PART, ADAPTED_PART = "base", "adapted"
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class QueryVectors:
 
     def vectors(self, texts: list[str]) -> dict[str, Floats]:
         """Unit vectors of queries by part (base, adapted), in the encoder's full dimensions."""
-        vectors_by_part = {BASE: truncate_and_normalize(base_vectors(self.source.stored_vectors, texts), None)}
+        vectors_by_part = {BASE_PART: truncate_and_normalize(base_vectors(self.source.stored_vectors, texts), None)}
         if self.adapter:
-            vectors_by_part[ADAPTED] = truncate_and_normalize(self.adapter.encode(texts), None)
+            vectors_by_part[ADAPTED_PART] = truncate_and_normalize(self.adapter.encode(texts), None)
         return vectors_by_part
 
 
@@ -74,24 +74,24 @@ def exact_neighbors(tables: Tables, output: Output, queries_source: QueryVectors
         queries: maximum number of queries.
     """
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
-    words = queries_source.source.queries()
-    if words:
-        words = [words[position] for position in _evenly_spaced(len(words), queries)]
-        parts = queries_source.vectors(words)
+    query_texts = queries_source.source.queries()
+    if query_texts:
+        query_texts = [query_texts[position] for position in _evenly_spaced(len(query_texts), queries)]
+        parts = queries_source.vectors(query_texts)
     else:
         sampled_hashes = texts["content_hash"].take(pa.array(_evenly_spaced(texts.num_rows, queries)))
-        parts = {BASE: _without_truncation(queries_source.source.stored_vectors).take(sampled_hashes)}
+        parts = {BASE_PART: _without_truncation(queries_source.source.stored_vectors).take(sampled_hashes)}
     for part, vectors in parts.items():
-        output.write(INDEX_QUERIES.name, _query_rows(part, words, vectors))
+        output.write(INDEX_QUERIES.name, _query_rows(part, query_texts, vectors))
         output.write(
             INDEX_PROBES.name,
             probe_rows(
                 part, *best_neighbors(_without_truncation(queries_source.source.stored_vectors), texts, vectors)
             ),
         )
-    output.facts[NEXT] = _next_number(texts)
+    output.facts[NEXT_NUMBER_FACT] = _next_number(texts)
     rows = sum(len(vectors) for vectors in parts.values())
-    output.count(FunnelStep("index_probes", "queries", len(words) or rows, "vectors of queries", rows))
+    output.count(FunnelStep("index_probes", "queries", len(query_texts) or rows, "vectors of queries", rows))
 
 
 def update_neighbors(tables: Tables, output: Output, source: VectorSource, *, trained: str) -> None:
@@ -115,7 +115,7 @@ def update_neighbors(tables: Tables, output: Output, source: VectorSource, *, tr
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
     query_rows = earlier.read(INDEX_QUERIES.name)
     previous_lists = earlier.read(INDEX_PROBES.name)
-    added = texts.filter(pc.greater_equal(texts["number"], int(output.earlier_facts[NEXT])))
+    added = texts.filter(pc.greater_equal(texts["number"], int(output.earlier_facts[NEXT_NUMBER_FACT])))
     output.write(INDEX_QUERIES.name, query_rows)
     for part in parts_of(query_rows):
         vectors = vectors_of(query_rows, part)
@@ -126,7 +126,7 @@ def update_neighbors(tables: Tables, output: Output, source: VectorSource, *, tr
         if ((scores > -np.inf).sum(axis=1) < min(RECALL_DEPTH, texts.num_rows)).any():
             numbers, scores = best_neighbors(stored_vectors, texts, vectors)
         output.write(INDEX_PROBES.name, probe_rows(part, numbers, scores))
-    output.facts[NEXT] = max(int(output.earlier_facts[NEXT]), _next_number(texts))
+    output.facts[NEXT_NUMBER_FACT] = max(int(output.earlier_facts[NEXT_NUMBER_FACT]), _next_number(texts))
     output.count(FunnelStep("index_probes", "queries", query_rows.num_rows, "queries", query_rows.num_rows))
 
 
@@ -223,13 +223,13 @@ def lists_of(rows: pa.Table, part: str, queries: int) -> TopLists:
     return TopLists(numbers, scores, scores.min(axis=1))
 
 
-def _query_rows(part: str, words: list[str], vectors: Floats) -> pa.Table:
-    """Rows of `index_queries`; `words` are the query texts, empty if texts of the index are used as queries."""
+def _query_rows(part: str, query_texts: list[str], vectors: Floats) -> pa.Table:
+    """Rows of `index_queries`; `query_texts` are the query texts, empty if texts of the index are used as queries."""
     n = len(vectors)
     offsets = np.arange(n + 1, dtype=np.int32) * vectors.shape[1]
     columns = {"part": pa.repeat(part, n), "query": pa.array(np.arange(n))}
     columns["vector"] = pa.ListArray.from_arrays(pa.array(offsets), pa.array(vectors.ravel()))
-    return INDEX_QUERIES.rows(columns | ({"text": pa.array(words)} if words else {}))
+    return INDEX_QUERIES.rows(columns | ({"text": pa.array(query_texts)} if query_texts else {}))
 
 
 def probe_rows(part: str, numbers: Ints, scores: Floats) -> pa.Table:

@@ -31,18 +31,21 @@ from darklode.schemas.serving_tables import (
     INDEXED_TEXTS,
 )
 
-READS = (INDEXED_TEXTS.name, INDEX_FILES.name, INDEX_QUERIES.name, INDEX_PROBES.name)
-RECALL = Stage("index_recall", 2, READS, (INDEX_RECALL.name, INDEX_RESULTS.name))
+RECALL_TABLES = (INDEXED_TEXTS.name, INDEX_FILES.name, INDEX_QUERIES.name, INDEX_PROBES.name)
+RECALL_STAGE = Stage("index_recall", 2, RECALL_TABLES, (INDEX_RECALL.name, INDEX_RESULTS.name))
 
 
 DEPTHS = (10, 100)
+"""Depths at which recall is measured."""
 DEPTH = 100
+"""Depth of the lists, and of the recall that the search effort is chosen by."""
 RECORDED_QUERIES, RECORDED_DEPTH = 16, 10
 """Number of queries recorded with their results, and results per query."""
 
 HALVES = ("chosen on", "held out")
+"""Values of the column `half`: even queries choose the search effort, odd ones measure it."""
 
-EFFORT, RERANK, SPEED = "effort", "rerank", "queries per second"
+EFFORT_FACT, RERANK_FACT, SPEED_FACT = "effort", "rerank", "queries per second"
 """Facts of the stage: search effort, candidates rescored per result, and speed in processor time of one thread."""
 
 TARGET_MARGIN = 2
@@ -231,9 +234,9 @@ def _write_recall(
     rows = [row | {"chosen": chosen_effort.items() <= row.items()} for row in trial_rows]
     output.write(INDEX_RECALL.name, pa.Table.from_pylist(rows, INDEX_RECALL.schema))
     output.facts |= {
-        EFFORT: effort,
-        RERANK: finder.rerank,
-        SPEED: _queries_per_second(finder, parts[0].queries[1::2], effort),
+        EFFORT_FACT: effort,
+        RERANK_FACT: finder.rerank,
+        SPEED_FACT: _queries_per_second(finder, parts[0].queries[1::2], effort),
     }
     output.count(FunnelStep("index_recall", "queries", sum(len(part.queries) for part in parts), "figures", len(rows)))
 

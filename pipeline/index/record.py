@@ -9,9 +9,16 @@ from darklode.pipeline.base.artifacts import Manifest, Run, Store
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.index import residual_kmeans
-from darklode.pipeline.index.build import BUILD, BYTES, CODEBOOK, FILE, KIND, STORED
-from darklode.pipeline.index.recall import EFFORT, RECALL, RERANK, SPEED, advice, held_out_recall
-from darklode.pipeline.index.semantic_ids import ADDED_ERROR, IDS
+from darklode.pipeline.index.build import (
+    CODE_BYTES_FACT,
+    CODEBOOK_FACT,
+    INDEX_FILE,
+    INDEX_STAGE,
+    KIND_FACT,
+    STORED_FOLDER,
+)
+from darklode.pipeline.index.recall import EFFORT_FACT, RECALL_STAGE, RERANK_FACT, SPEED_FACT, advice, held_out_recall
+from darklode.pipeline.index.semantic_ids import ADDED_ERROR_FACT, SEMANTIC_IDS_STAGE
 from darklode.pipeline.index.source import VectorSource
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -74,7 +81,11 @@ def record(run: Run, origin: IndexOrigin) -> Facts:
     Returns:
         The record. `at training` is recall at the last training; `advice` has reasons to train again.
     """
-    before, filled, measured = run.store.read_object(RECORD), _manifest(run, BUILD.name), _manifest(run, RECALL.name)
+    before, filled, measured = (
+        run.store.read_object(RECORD),
+        _manifest(run, INDEX_STAGE.name),
+        _manifest(run, RECALL_STAGE.name),
+    )
     tables = run.tables()
     texts = tables.rows(INDEXED_TEXTS.name)
     now = json.loads(json.dumps(held_out_recall(tables.read(INDEX_RECALL.name))))
@@ -88,16 +99,16 @@ def record(run: Run, origin: IndexOrigin) -> Facts:
         "dimensions": _dimensions(run, origin.settings),
         "metric": "cosine",
         "kind": origin.settings.kind,
-        "built": filled.facts[KIND],
-        "codebook": filled.facts[CODEBOOK],
+        "built": filled.facts[KIND_FACT],
+        "codebook": filled.facts[CODEBOOK_FACT],
         "semantic codebook": residual_kmeans.codebook_id(
             residual_kmeans.read_codebooks(tables.read(SEMANTIC_CODEBOOKS.name), 0)
         ),
-        "effort": measured.facts[EFFORT],
-        "rerank": measured.facts[RERANK],
+        "effort": measured.facts[EFFORT_FACT],
+        "rerank": measured.facts[RERANK_FACT],
         "adapter": origin.adapter,
         "recall": now,
-        "queries per second": measured.facts[SPEED],
+        "queries per second": measured.facts[SPEED_FACT],
         "files": tables.read(INDEX_FILES.name).to_pylist(),
     }
     facts["bytes per vector"] = _sizes(facts, filled)
@@ -122,16 +133,21 @@ def _dimensions(run: Run, settings: IndexSettings) -> int:
 def _sizes(facts: Facts, filled: Manifest) -> Facts:
     """Bytes per vector: code, whole index in memory, stored vectors on disk."""
     count = max(1, facts["count"])
-    total_bytes = sum(row["bytes"] for row in facts["files"] if row["file"] == FILE)
-    stored = sum(row["bytes"] for row in facts["files"] if row["file"].startswith(STORED))
+    total_bytes = sum(row["bytes"] for row in facts["files"] if row["file"] == INDEX_FILE)
+    stored = sum(row["bytes"] for row in facts["files"] if row["file"].startswith(STORED_FOLDER))
     return {
-        "code": filled.facts[BYTES], "in memory": round(total_bytes / count, 1), "on disk": round(stored / count, 1)
-    }  # fmt: skip
+        "code": filled.facts[CODE_BYTES_FACT],
+        "in memory": round(total_bytes / count, 1),
+        "on disk": round(stored / count, 1),
+    }
 
 
 def _advice_lines(run: Run, facts: Facts) -> list[str]:
     levels = run.tables(SEMANTIC_ID_LEVELS.name).read(SEMANTIC_ID_LEVELS.name).sort_by("level")
-    error_at_training, error_of_added = levels["error"][-1].as_py(), _manifest(run, IDS.name).facts.get(ADDED_ERROR)
+    error_at_training, error_of_added = (
+        levels["error"][-1].as_py(),
+        _manifest(run, SEMANTIC_IDS_STAGE.name).facts.get(ADDED_ERROR_FACT),
+    )
     error_growth = error_of_added / error_at_training if error_of_added is not None and error_at_training else None
     n_vectors = max(_count_vectors(facts, main=True), _count_vectors(facts, main=False))
     removed_share = 1 - facts["count"] / n_vectors if n_vectors else 0.0
@@ -139,7 +155,7 @@ def _advice_lines(run: Run, facts: Facts) -> list[str]:
 
 
 def _count_vectors(facts: Facts, *, main: bool) -> int:
-    return sum(row["vectors"] for row in facts["files"] if (row["file"] == FILE) == main)
+    return sum(row["vectors"] for row in facts["files"] if (row["file"] == INDEX_FILE) == main)
 
 
 def _by_number(parts: Facts) -> dict[str, dict[int, Facts]]:

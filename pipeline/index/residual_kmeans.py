@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.index.faiss_io import POINTS, faiss, one_thread
+from darklode.pipeline.index.faiss_io import MIN_POINTS_PER_CENTROID, faiss, one_thread
 from darklode.schemas.serving import SemanticIdSettings
 from darklode.schemas.serving_tables import SEMANTIC_CODEBOOKS
 
@@ -38,7 +38,7 @@ def fit_codebooks(sample: Floats, settings: SemanticIdSettings, seed: int) -> li
     """
     residuals = sample.copy()
     books: list[Floats] = []
-    codes = max(1, min(settings.codebook_size, len(sample) // POINTS))
+    codes = max(1, min(settings.codebook_size, len(sample) // MIN_POINTS_PER_CENTROID))
     with one_thread():
         for level in range(settings.levels):
             kmeans = faiss().Kmeans(

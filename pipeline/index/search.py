@@ -11,7 +11,7 @@ from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.index.kinds import IndexKind
 from darklode.pipeline.index.stored_vectors import StoredBlocks
 
-BLOCK = 256
+QUERIES_PER_BLOCK = 256
 """Queries searched at a time, to bound memory."""
 
 MIN_DEPTH = 100
@@ -45,7 +45,10 @@ class IndexSearcher:
             effort: one of the index kind's search efforts.
         """
         self.kind.set_effort(self.index, effort)
-        parts = [self._block(queries[start : start + BLOCK], depth) for start in range(0, len(queries), BLOCK)]
+        parts = [
+            self._block(queries[start : start + QUERIES_PER_BLOCK], depth)
+            for start in range(0, len(queries), QUERIES_PER_BLOCK)
+        ]
         if not parts:
             return np.empty((0, depth), np.int64), np.empty((0, depth), np.float32)
         return np.concatenate([numbers for numbers, _ in parts]), np.concatenate([scores for _, scores in parts])

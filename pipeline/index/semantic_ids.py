@@ -21,18 +21,18 @@ from darklode.pipeline.index.source import VectorSource
 from darklode.schemas.serving import SemanticIdSettings
 from darklode.schemas.serving_tables import INDEXED_TEXTS, SEMANTIC_CODEBOOKS, SEMANTIC_ID_LEVELS, SEMANTIC_IDS
 
-CODEBOOKS = Stage("semantic_codebooks", 1, (INDEXED_TEXTS.name,), (SEMANTIC_CODEBOOKS.name,))
-IDS = Stage(
+CODEBOOKS_STAGE = Stage("semantic_codebooks", 1, (INDEXED_TEXTS.name,), (SEMANTIC_CODEBOOKS.name,))
+SEMANTIC_IDS_STAGE = Stage(
     "semantic_ids", 1, (INDEXED_TEXTS.name, SEMANTIC_CODEBOOKS.name), (SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
 )
 
-ADDED_ERROR = "error of added texts"
+ADDED_ERROR_FACT = "error of added texts"
 """Fact of the stage: mean squared residual of the texts that the last update added; null if there are none."""
 
-FITS = 2
+N_FITS = 2
 """Number of fits: the first gives the ids, the second only measures their stability."""
 
-COMPARED = 20_000
+MAX_COMPARED_TEXTS = 20_000
 """Maximum number of texts whose codes by both fits are compared."""
 
 
@@ -58,10 +58,10 @@ def write_codebooks(
         spread: computes vectors missing in the cache.
         seed: random seed of the samples and the initial centroids.
     """
-    source.encode(CODEBOOKS.name, spread)
+    source.encode(CODEBOOKS_STAGE.name, spread)
     hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"]
     order = np.random.default_rng(seed).permutation(len(hashes))
-    for fit in range(FITS):
+    for fit in range(N_FITS):
         with output.unit(f"fit {fit}", key_of(tables.content(INDEXED_TEXTS.name), fit)) as unit:
             if unit.done:
                 continue
@@ -71,7 +71,7 @@ def write_codebooks(
                 source.stored_vectors.take(hashes.take(pa.array(sample_rows))), settings, seed + fit
             )
             output.write(SEMANTIC_CODEBOOKS.name, residual_kmeans.codebook_rows(fit, books))
-        output.progress(fit + 1, FITS)
+        output.progress(fit + 1, N_FITS)
     rows = output.rows(SEMANTIC_CODEBOOKS.name)
     output.count(FunnelStep("semantic_codebooks", "texts", len(hashes), "centroids of two fits", rows))
 
@@ -88,7 +88,7 @@ def write_semantic_ids(tables: Tables, output: Output, source: VectorSource, spr
     texts = tables.read(INDEXED_TEXTS.name)
     books = _books(tables, 0)
     basis = output.unit_key("", residual_kmeans.codebook_id(books))
-    shards = make_shards(tables, source.stored_vectors, IDS.name, basis, spread.places)
+    shards = make_shards(tables, source.stored_vectors, SEMANTIC_IDS_STAGE.name, basis, spread.places)
     pieces = chain.from_iterable(spread(encode_shard, shards))
     codes, errors = _gather(pieces, len(texts), len(books), output)
     by_level = residual_kmeans.groups(codes)
@@ -135,7 +135,7 @@ def update_semantic_ids(tables: Tables, output: Output, source: VectorSource, *,
     _write(output, texts, codes, suffixes, residual_kmeans.codebook_id(books))
     fits = earlier.read(SEMANTIC_ID_LEVELS.name).sort_by("level")
     _write_levels(output, codes, by_level, fits.select(["codes", "error", "stability"]))
-    output.facts[ADDED_ERROR] = float(errors[-1] / len(added)) if len(added) else None
+    output.facts[ADDED_ERROR_FACT] = float(errors[-1] / len(added)) if len(added) else None
 
 
 def _books(tables: Tables, fit: int) -> Books:
@@ -157,7 +157,7 @@ def encode_shard(shard: VectorShard) -> Pieces:
 def _encode_blocks(blocks: Iterable[Floats], books: Books) -> Pieces:
     for block in blocks:
         codes, residuals = residual_kmeans.encode_vectors(block, books)
-        yield pa.table({"left": residuals})
+        yield pa.table({"left": residuals})  # `_gather` reads the two tables by these column names, in this order
         yield pa.table({"code": codes.ravel()})
 
 
@@ -205,7 +205,7 @@ def _stability(tables: Tables, source: VectorSource, groups_by_level: list[Ints]
     """Agreement of the two fits by level: Jaccard index of the text pairs with equal codes."""
     other_books = _books(tables, 1)
     n = len(groups_by_level[0])
-    sample = np.unique(np.linspace(0, n - 1, min(COMPARED, n)).astype(np.int64))
+    sample = np.unique(np.linspace(0, n - 1, min(MAX_COMPARED_TEXTS, n)).astype(np.int64))
     hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"].take(pa.array(sample))
     other_codes, _ = residual_kmeans.encode_vectors(source.stored_vectors.take(hashes), other_books)
     other_groups = residual_kmeans.groups(other_codes)

@@ -9,7 +9,7 @@ from darklode.pipeline.base.artifacts import Tables, key_of
 from darklode.pipeline.base.sharding import SHARDS_PER_PLACE, split_evenly
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.index.source import StoredVectors
-from darklode.pipeline.index.vector_file import BLOCK
+from darklode.pipeline.index.vector_file import VECTORS_PER_BLOCK
 from darklode.schemas.serving_tables import INDEXED_TEXTS
 
 
@@ -51,7 +51,7 @@ class VectorShard:
         """Vectors, shape (b, dimensions), in the order of the texts."""
         hashes = self.tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"]
         shard_hashes = hashes.slice(self.first, self.last - self.first)
-        return (block for _, block in self.stored_vectors.blocks(shard_hashes, BLOCK))
+        return (block for _, block in self.stored_vectors.blocks(shard_hashes, VECTORS_PER_BLOCK))
 
 
 def make_shards(
@@ -59,8 +59,9 @@ def make_shards(
 ) -> list[VectorShard]:
     """Split all texts evenly over the workers."""
     total = tables.rows(INDEXED_TEXTS.name)
-    blocks = -(-total // BLOCK)
+    blocks = -(-total // VECTORS_PER_BLOCK)
     shards = split_evenly(blocks, places if places == 1 else SHARDS_PER_PLACE * places)
     return [
-        VectorShard(tables, stored_vectors, stage, basis, low * BLOCK, min(high * BLOCK, total)) for low, high in shards
+        VectorShard(tables, stored_vectors, stage, basis, low * VECTORS_PER_BLOCK, min(high * VECTORS_PER_BLOCK, total))
+        for low, high in shards
     ]

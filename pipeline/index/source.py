@@ -23,7 +23,7 @@ from darklode.pipeline.base.memory.shards import Shards
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.index.vector_file import BLOCK, read_numpy, read_parquet
+from darklode.pipeline.index.vector_file import VECTORS_PER_BLOCK, read_numpy, read_parquet
 from darklode.pipeline.retrieve.encoders.caching import ensure_cached
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
@@ -31,8 +31,8 @@ from darklode.pipeline.train.data.encoding import Encoding, prefetch_vectors
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.settings import CacheSettings
 
-ROWS = pa.schema([("text_id", pa.string()), ("doc_id", pa.string()), ("content_hash", pa.string())])
-TEXT_COLUMNS = pa.schema(
+ROW_SCHEMA = pa.schema([("text_id", pa.string()), ("doc_id", pa.string()), ("content_hash", pa.string())])
+TEXT_SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("text_id", "doc_id", "title", "heading", "text", "content_hash")]
 )
 
@@ -64,7 +64,7 @@ class StoredVectors:
         """The cache."""
         return EmbeddingCache(self.cache.root, self.cache.vector_dtype)
 
-    def blocks(self, hashes: pa.ChunkedArray | pa.Array, rows: int = BLOCK) -> Iterator[tuple[int, Floats]]:
+    def blocks(self, hashes: pa.ChunkedArray | pa.Array, rows: int = VECTORS_PER_BLOCK) -> Iterator[tuple[int, Floats]]:
         """Yield position of the first, and unit vectors, shape (b, dimensions), in the order of the hashes.
 
         Raises:
@@ -126,11 +126,11 @@ class VectorSource(Protocol):
         ...
 
     def rows(self) -> pa.Table:
-        """Rows of `ROWS`, ascending by text_id."""
+        """Rows of `ROW_SCHEMA`, ascending by text_id."""
         ...
 
     def text_tables(self) -> Iterator[pa.Table]:
-        """Tables of `TEXT_COLUMNS`, ascending by text_id; a file of vectors has ids only."""
+        """Tables of `TEXT_SCHEMA`, ascending by text_id; a file of vectors has ids only."""
         ...
 
     def queries(self) -> list[str]:
@@ -171,7 +171,7 @@ class RunSource:
         parts = [piece.select(["chunk_id", "doc_id", "content_hash"]) for piece in self.source.texts(self.tenant)]
         if not parts:
             raise ArtifactError(f"{self.url} has no text of tenant {self.tenant}")
-        return pa.concat_tables(parts).rename_columns(ROWS.names).cast(ROWS).sort_by("text_id")
+        return pa.concat_tables(parts).rename_columns(ROW_SCHEMA.names).cast(ROW_SCHEMA).sort_by("text_id")
 
     @cached_property
     def stored_vectors(self) -> StoredVectors:
@@ -187,8 +187,8 @@ class RunSource:
 
     def text_tables(self) -> Iterator[pa.Table]:
         for piece in self.source.texts(self.tenant):
-            names = ["chunk_id" if name == "text_id" else name for name in TEXT_COLUMNS.names]
-            yield piece.select(names).rename_columns(TEXT_COLUMNS.names).cast(TEXT_COLUMNS)
+            names = ["chunk_id" if name == "text_id" else name for name in TEXT_SCHEMA.names]
+            yield piece.select(names).rename_columns(TEXT_SCHEMA.names).cast(TEXT_SCHEMA)
 
     def queries(self) -> list[str]:
         """Queries of validation and test; all queries if there are none."""
@@ -231,7 +231,7 @@ class FileSource:
     def _rows_hash(self) -> str:
         """Hash of all ids and vectors, for storage without file versions."""
         digest = sha256()
-        for row in zip(*(self._rows[name].to_pylist() for name in ROWS.names), strict=True):
+        for row in zip(*(self._rows[name].to_pylist() for name in ROW_SCHEMA.names), strict=True):
             digest.update(json.dumps(row).encode())
         return digest.hexdigest()
 
@@ -241,7 +241,7 @@ class FileSource:
     @cached_property
     def _rows(self) -> pa.Table:
         parts = [self._cache_rows(ids, documents, vectors) for ids, documents, vectors in self._read()]
-        file_rows = pa.concat_tables([ROWS.empty_table(), *parts]).sort_by("text_id")
+        file_rows = pa.concat_tables([ROW_SCHEMA.empty_table(), *parts]).sort_by("text_id")
         if not file_rows.num_rows:
             raise InputError(f"{self.url} contains no vectors")
         if len(pc.unique(file_rows["text_id"])) < file_rows.num_rows:
@@ -256,8 +256,8 @@ class FileSource:
 
     def text_tables(self) -> Iterator[pa.Table]:
         rows, none = self.rows(), pa.nulls(self.rows().num_rows, pa.string())
-        columns = {name: rows[name] if name in ROWS.names else none for name in TEXT_COLUMNS.names}
-        yield pa.table(columns, schema=TEXT_COLUMNS)
+        columns = {name: rows[name] if name in ROW_SCHEMA.names else none for name in TEXT_SCHEMA.names}
+        yield pa.table(columns, schema=TEXT_SCHEMA)
 
     def queries(self) -> list[str]:
         return []
@@ -280,7 +280,7 @@ class FileSource:
             missing_columns = {"text_id", "vector"} - set(file.schema_arrow.names)
             if missing_columns:
                 raise InputError(f"{self.url} has no column {' and '.join(sorted(missing_columns))}")
-            yield from read_parquet(file.iter_batches(BLOCK), self.url, self.vectors.cache.vector_dtype)
+            yield from read_parquet(file.iter_batches(VECTORS_PER_BLOCK), self.url, self.vectors.cache.vector_dtype)
 
     def _cache_rows(self, ids: pa.Array, documents: pa.Array, vectors: Floats) -> pa.Table:
         hashes = _hashes(vectors)
@@ -289,7 +289,7 @@ class FileSource:
         new = new[np.unique(keys_of(hashes)[new], axis=0, return_index=True)[1]] if len(new) else new
         if len(new):
             memory.append(encoder, hashes.take(pa.array(new)), vectors[new])
-        return pa.Table.from_arrays([ids, documents, hashes], schema=ROWS)
+        return pa.Table.from_arrays([ids, documents, hashes], schema=ROW_SCHEMA)
 
 
 def _hashes(vectors: Floats) -> pa.Array:

@@ -14,7 +14,7 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Floats, Ints
 
 INT8_MAX = 127
-UNIT = 4
+SCALE_BYTES = 4
 """Bytes of the float32 scale before each row's int8 values."""
 
 
@@ -70,8 +70,8 @@ class StoredBlocks:
         scores_out = np.full(numbers.shape, -np.inf, np.float32)
         for query, query_numbers, scores in zip(queries, numbers, scores_out, strict=True):
             rows = self._gather_rows(query_numbers)
-            units = rows[:, :UNIT].copy().view("<f4")[:, 0]
-            scores[:] = rows[:, UNIT:].view(np.int8).astype(np.float32) @ query * units
+            units = rows[:, :SCALE_BYTES].copy().view("<f4")[:, 0]
+            scores[:] = rows[:, SCALE_BYTES:].view(np.int8).astype(np.float32) @ query * units
         scores_out[numbers < 0] = -np.inf
         return scores_out
 

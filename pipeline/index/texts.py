@@ -12,9 +12,9 @@ from darklode.pipeline.base.types import Ints
 from darklode.pipeline.index.source import VectorSource
 from darklode.schemas.serving_tables import INDEXED_TEXTS
 
-TEXTS = Stage("indexed_texts", 1, (), (INDEXED_TEXTS.name,))
+INDEXED_TEXTS_STAGE = Stage("indexed_texts", 1, (), (INDEXED_TEXTS.name,))
 
-NEXT = "next number"
+NEXT_NUMBER_FACT = "next number"
 """Fact of the stage: the next unused number; numbers are never reused."""
 
 
@@ -27,7 +27,7 @@ def write_indexed_texts(source: VectorSource, output: Output) -> None:
     """
     rows = source.rows()
     _write(source, output, rows, np.arange(rows.num_rows))
-    output.facts[NEXT] = rows.num_rows
+    output.facts[NEXT_NUMBER_FACT] = rows.num_rows
     output.count(FunnelStep("indexed_texts", "texts", rows.num_rows, "texts", rows.num_rows))
 
 
@@ -47,12 +47,12 @@ def update_indexed_texts(source: VectorSource, output: Output, *, trained: str) 
         raise ArtifactError(f"the index has no table indexed_texts (codebook {trained}); build it again")
     before = earlier.read(INDEXED_TEXTS.name).combine_chunks()
     numbers = _earlier_numbers(rows, before)
-    added, next_number = np.flatnonzero(numbers < 0), int(output.earlier_facts[NEXT])
+    added, next_number = np.flatnonzero(numbers < 0), int(output.earlier_facts[NEXT_NUMBER_FACT])
     numbers[added] = next_number + np.arange(len(added))
     _write(source, output, rows, numbers)
     is_known = pc.is_in(rows["text_id"], value_set=before["text_id"].combine_chunks()).to_numpy(zero_copy_only=False)
     changed = int(is_known[added].sum())
-    output.facts[NEXT] = next_number + len(added)
+    output.facts[NEXT_NUMBER_FACT] = next_number + len(added)
     output.facts["added"], output.facts["changed"] = len(added) - changed, changed
     output.facts["removed"] = before.num_rows - (rows.num_rows - (len(added) - changed))
     output.count(FunnelStep("indexed_texts", "texts before", before.num_rows, "texts", rows.num_rows))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.types import Floats
 
-BLOCK = 1 << 15
+VECTORS_PER_BLOCK = 1 << 15
 """Vectors in memory at a time."""
 
 Piece = tuple[pa.Array, pa.Array, Floats]
@@ -38,9 +38,9 @@ def read_numpy(path: Path, dtype: str) -> Iterator[Piece]:
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "fiu":
         raise InputError(f"{path}: expected numbers of shape (n, dimensions), got {array.dtype} of shape {array.shape}")
     digits = len(str(max(0, len(array) - 1)))
-    for start in range(0, len(array), BLOCK):
+    for start in range(0, len(array), VECTORS_PER_BLOCK):
         with np.errstate(over="ignore"):
-            block = np.asarray(array[start : start + BLOCK], np.float32)
+            block = np.asarray(array[start : start + VECTORS_PER_BLOCK], np.float32)
         ids = pc.utf8_lpad(pc.cast(pa.array(np.arange(start, start + len(block))), pa.string()), digits, "0")
         _check_numbers(block, VectorRows(str(path), ids, start), dtype)
         yield ids, ids, block

@@ -16,9 +16,9 @@ from scipy.special import stdtrit
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.laws import format
 from darklode.pipeline.laws.costs import MeasuredCosts, ModelCost
-from darklode.pipeline.laws.functional_forms import SIZE, STARTED
+from darklode.pipeline.laws.functional_forms import SIZE, SIZE_WITH_OFFSET
 from darklode.pipeline.laws.label_plan import MAX_EXTRAPOLATION, PlanRequest, loss_at, size_for_loss
-from darklode.pipeline.laws.points import FALLING, LawKey, rows_of
+from darklode.pipeline.laws.points import LOWER_IS_BETTER, LawKey, rows_of
 from darklode.pipeline.laws.verdict import LAW, LawResult
 
 OWN_LABELS = "labels"
@@ -72,7 +72,7 @@ def _equivalent_labels(own: LawResult, other: LawResult, size: int) -> str:
 
     Empty if the run's own labels follow no accepted law of D, because only such a law can be inverted.
     """
-    if own.verdict != LAW or own.full_fit is None or own.full_fit.form not in (SIZE, STARTED):
+    if own.verdict != LAW or own.full_fit is None or own.full_fit.form not in (SIZE, SIZE_WITH_OFFSET):
         return ""
     mean_loss = float(other.points.value[other.points.size == size].mean())
     if mean_loss >= loss_at(own.full_fit, 1.0):
@@ -162,9 +162,9 @@ def _paired_gain(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, f
     paired = own_means.join(other_means, "seed", right_suffix="_other", join_type="inner").sort_by("seed")
     if not paired.num_rows:  # without common seeds there is nothing to pair
         difference = float(np.mean(other["value"].to_numpy()) - np.mean(own["value"].to_numpy()))
-        return (-difference if measure in FALLING else difference), float("nan"), float("nan")
+        return (-difference if measure in LOWER_IS_BETTER else difference), float("nan"), float("nan")
     differences = paired["value_mean_other"].to_numpy() - paired["value_mean"].to_numpy()
-    gains = -differences if measure in FALLING else differences
+    gains = -differences if measure in LOWER_IS_BETTER else differences
     if len(gains) == 1:
         return float(gains[0]), float("nan"), float("nan")
     half_width = float(stdtrit(len(gains) - 1, 0.975) * gains.std(ddof=1) / np.sqrt(len(gains)))

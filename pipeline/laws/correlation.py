@@ -22,22 +22,22 @@ ALL_SOURCES = "all sources"
 """Value of `source` for the coefficient over all label sources."""
 
 RESAMPLES = 2000
-"""Number of bootstrap resamples."""
+"""Number of bootstrap resamples: more make the interval's ends less random, and take more time."""
 
-TINY = 1e-15
+MIN_SPREAD = 1e-15
 """Geometric mean of both sums of squares at or below which a side counts as constant."""
 
 # Pairs of entropy and another measure of the same trained encoder. At size 0 the encoder is untrained and thus the same
 # for all seeds, so its values are averaged without the seed.
-POINT_PAIRS = """
-    WITH cells AS (
+ENTROPY_PAIRS_SQL = """
+    WITH point_means AS (
         SELECT CASE WHEN size > 0 THEN seed END AS seed, source, size, parameters, measure,
                coalesce(encoder_id, encoder) AS encoder, avg(value ORDER BY value) AS value
         FROM law_points GROUP BY ALL
     )
     SELECT m.measure, m.source, m.size, e.value AS entropy, m.value
-    FROM cells m JOIN cells e ON e.source = m.source AND e.size = m.size AND e.measure = 'contrastive_entropy'
-        AND e.seed IS NOT DISTINCT FROM m.seed AND e.parameters IS NOT DISTINCT FROM m.parameters
+    FROM point_means m JOIN point_means e ON e.measure = 'contrastive_entropy' AND e.source = m.source
+        AND e.size = m.size AND e.seed IS NOT DISTINCT FROM m.seed AND e.parameters IS NOT DISTINCT FROM m.parameters
         AND e.encoder IS NOT DISTINCT FROM m.encoder
     WHERE m.measure NOT IN ('contrastive_entropy', 'loss')
     ORDER BY m.measure, m.source, m.size, m.parameters, m.encoder, m.seed
@@ -54,7 +54,7 @@ def correlations(tables: Tables, seed: int) -> pa.Table:
     Returns:
         The table `law_correlations`.
     """
-    rows = tables.sql(POINT_PAIRS)
+    rows = tables.sql(ENTROPY_PAIRS_SQL)
     distinct = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
     measure_sources = sorted(zip(distinct["measure"].to_pylist(), distinct["source"].to_pylist(), strict=True))
     measures = [measure for measure, _ in measure_sources]
@@ -88,5 +88,5 @@ def pearson(sums: Doubles) -> Doubles:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = np.sqrt(np.maximum(xx - x * x / n, 0) * np.maximum(yy - y * y / n, 0))
-        correlation = np.where(spread > TINY, (xy - x * y / n) / spread, np.nan)
+        correlation = np.where(spread > MIN_SPREAD, (xy - x * y / n) / spread, np.nan)
     return np.asarray(np.clip(correlation, -1, 1))

@@ -24,11 +24,11 @@ RESAMPLES = 1000
 MAX_PAUSE = 300.0
 """Longest time between two answers, in seconds, that counts as work; a longer pause is a break and is left out."""
 
-JUDGED = ("pool", "verdicts", "rankings", "qrels", "queries")
+JUDGED_TABLES = ("pool", "verdicts", "rankings", "qrels", "queries")
 """Tables of a judged build."""
 
 # Totals of one build. `counted` is the number of verdicts with recorded tokens; 0 means that the judge reports none.
-TOKENS = """
+VERDICT_TOTALS_SQL = """
     SELECT count(*) AS calls, count(DISTINCT (tenant, query_id)) AS queries, count(*) FILTER (relevant) AS positives,
            count(prompt_tokens) AS counted, CAST(sum(prompt_tokens) AS DOUBLE) AS prompt_tokens,
            CAST(sum(completion_tokens) AS DOUBLE) AS completion_tokens
@@ -37,7 +37,7 @@ TOKENS = """
 
 # Calls and positives of each query by depth band: band b holds the chunks whose best rank over all retrievers is above
 # 2^(b-1) and at most 2^b. Subtracting 1e-9 keeps a rank of exactly 2^b in band b, whatever log2 rounds to.
-DEPTHS = """
+DEPTH_BANDS_SQL = """
     SELECT dense_rank() OVER (ORDER BY tenant, query_id) - 1 AS query,
            CAST(ceil(log2(best_rank) - 1e-9) AS INTEGER) AS band, count(*) AS calls,
            count(*) FILTER (relevant) AS positives, max(best_rank) AS deepest
@@ -46,7 +46,7 @@ DEPTHS = """
 """
 
 # Pairs that doubling the judged depth (the parameter) would add: ranked within it by any retriever, but not yet pooled.
-BELOW = """
+UNJUDGED_DEPTH_SQL = """
     SELECT count(*) AS calls, max(rank) AS deepest FROM (
         SELECT tenant, query_id, chunk_id, min(rank) AS rank FROM rankings
         WHERE rank <= 2 * CAST(? AS INTEGER) GROUP BY ALL
@@ -126,7 +126,7 @@ def measured_costs(judged: Sequence[JudgedRun], models: Sequence[ModelCost], see
         seed: seed of the bootstrap intervals.
     """
     model_rows = [row for model in models for row in _model_rows(model)]
-    totals = [build.run.tables("verdicts").sql(TOKENS).to_pylist()[0] for build in judged]
+    totals = [build.run.tables("verdicts").sql(VERDICT_TOTALS_SQL).to_pylist()[0] for build in judged]
     n_queries, n_calls = (sum(row[name] for row in totals) for name in ("queries", "calls"))
     if not n_queries:
         return MeasuredCosts(model_rows, models=tuple(models))
@@ -167,7 +167,7 @@ def _call_rows(totals: Sequence[Row], band_counts: Doubles, seed: int) -> list[R
     """Rows of `law_costs` for the judge calls per query and per positive.
 
     Args:
-        totals: one row of `TOKENS` per build.
+        totals: one row of `VERDICT_TOTALS_SQL` per build.
         band_counts: calls and positives per query and depth band, shape (n_queries, n_bands, 2).
         seed: seed of the bootstrap interval.
     """
@@ -213,7 +213,7 @@ def _seconds_between_answers(run: Run) -> Doubles:
 
 def _depth_costs(judged: Sequence[JudgedRun], seed: int) -> tuple[Doubles, list[Row]]:
     """Calls and positives per query and depth band, shape (n_queries, n_bands, 2), and the rows of `depth_costs`."""
-    band_tables = [build.run.tables("verdicts", "pool").sql(DEPTHS) for build in judged]
+    band_tables = [build.run.tables("verdicts", "pool").sql(DEPTH_BANDS_SQL) for build in judged]
     n_bands = max(int(table["band"].to_numpy().max()) for table in band_tables) + 1
     band_counts = np.concatenate([_count_matrix(table, n_bands) for table in band_tables])
     deepest_rank = max(int(table["deepest"].to_numpy().max()) for table in band_tables)
@@ -245,7 +245,7 @@ def _depth_costs(judged: Sequence[JudgedRun], seed: int) -> tuple[Doubles, list[
 
 
 def _count_matrix(table: pa.Table, n_bands: int) -> Doubles:
-    """Calls and positives of one build's rows of `DEPTHS`, shape (n_queries, n_bands, 2)."""
+    """Calls and positives of one build's rows of `DEPTH_BANDS_SQL`, shape (n_queries, n_bands, 2)."""
     query_index = table["query"].to_numpy()
     band = table["band"].to_numpy()
     counts = np.zeros((int(query_index.max()) + 1, n_bands, 2))
@@ -259,7 +259,9 @@ def _deeper_rows(judged: Sequence[JudgedRun], deepest_rank: int, deepest_band: R
 
     Its calls per positive are those of the deepest judged band: a lower bound if positives are no denser below it.
     """
-    unjudged = [build.run.tables("rankings", "pool").sql(BELOW, [deepest_rank]).to_pylist()[0] for build in judged]
+    unjudged = [
+        build.run.tables("rankings", "pool").sql(UNJUDGED_DEPTH_SQL, [deepest_rank]).to_pylist()[0] for build in judged
+    ]
     n_calls = sum(row["calls"] for row in unjudged)
     if not n_calls:
         return []

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Floats, Ints
-from darklode.pipeline.laws.points import NEGATIVES
+from darklode.pipeline.laws.points import N_NEGATIVES
 from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.data.vectors import FrozenIndex
 
-BLOCK = 64
-"""Pairs per block; each pair needs W vectors in memory."""
+ROWS_PER_BLOCK = 64
+"""Pairs or queries per block: memory against speed; each pair needs W vectors in memory."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class SampledNegatives:
             temperature: temperature of the softmax; similarities are divided by it.
         """
         entropies = np.empty(len(self.query))
-        for start in range(0, len(self.query), BLOCK):
-            rows = slice(start, start + BLOCK)
+        for start in range(0, len(self.query), ROWS_PER_BLOCK):
+            rows = slice(start, start + ROWS_PER_BLOCK)
             query_vectors = vectors[self.query[rows]]
             negatives = self.negatives[self.query[rows]]
             negative_vectors = frozen.take(np.maximum(negatives, 0).reshape(-1)).reshape(*negatives.shape, -1)
@@ -89,14 +89,14 @@ def sample_negatives(
     low = np.searchsorted(labelled.keys, query_numbers * n_positions)
     high = np.searchsorted(labelled.keys, (query_numbers + 1) * n_positions)
     max_labels = int((high - low).max(initial=0))
-    n_candidates = min(NEGATIVES + max_labels, n_positions)  # enough, even if all labelled texts come first
-    negatives = np.full((len(ids), NEGATIVES), -1, np.int64)
-    for start in range(0, len(ids), BLOCK):
-        rows = np.arange(start, min(start + BLOCK, len(ids)))
+    n_candidates = min(N_NEGATIVES + max_labels, n_positions)  # enough, even if all labelled texts come first
+    negatives = np.full((len(ids), N_NEGATIVES), -1, np.int64)
+    for start in range(0, len(ids), ROWS_PER_BLOCK):
+        rows = np.arange(start, min(start + ROWS_PER_BLOCK, len(ids)))
         candidates = permutation[(starts[rows, None] + np.arange(n_candidates)) % n_positions]
         is_unlabelled = ~labelled.contains(rows[:, None], candidates)
         slot = np.cumsum(is_unlabelled, axis=1) - 1  # column of `negatives` that an unlabelled candidate goes to
-        query, column = np.nonzero(is_unlabelled & (slot < NEGATIVES))
+        query, column = np.nonzero(is_unlabelled & (slot < N_NEGATIVES))
         negatives[rows[query], slot[query, column]] = candidates[query, column]
     return SampledNegatives(pairs[0][pair_order], pairs[1][pair_order], negatives)
 

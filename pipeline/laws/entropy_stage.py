@@ -16,28 +16,28 @@ from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Pieces, Spread, here, split_evenly
 from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.laws.entropy import sample_negatives
-from darklode.pipeline.laws.points import NEGATIVES
+from darklode.pipeline.laws.points import N_NEGATIVES
 from darklode.pipeline.retrieve.encoders.caching import ensure_cached, hash_queries
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.data.encoding import Encoding, prefetch_vectors
 from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.data.pairs import searched_texts
-from darklode.pipeline.train.data.sources import OF_A_BUILD, OF_A_LOG, TrainingSource
+from darklode.pipeline.train.data.sources import BUILD_TABLES, LOG_TABLES, TrainingSource
 from darklode.pipeline.train.data.vectors import FrozenIndex
 from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY, ENTROPY_MEANS
 
-ENTROPY_STAGE = Stage("contrastive_entropy", 3, OF_A_BUILD, (CONTRASTIVE_ENTROPY.name, ENTROPY_MEANS.name))
-OF_A_MINED_RUN = ENTROPY_STAGE.reading(*OF_A_LOG)
+ENTROPY_STAGE = Stage("contrastive_entropy", 3, BUILD_TABLES, (CONTRASTIVE_ENTROPY.name, ENTROPY_MEANS.name))
+MINED_ENTROPY_STAGE = ENTROPY_STAGE.reading(*LOG_TABLES)
 """The same stage for a run mined from a log."""
 
-UNMEASURED = "text not searched, query in no split, or no unlabelled text to compare with"
+UNMEASURED_REASON = "text not searched, query in no split, or no unlabelled text to compare with"
 """Reason in the funnel for labelled pairs without an entropy."""
 
 RESAMPLES = 2000
 """Number of bootstrap resamples per interval."""
 
-QUERIES = 1 << 10
+QUERIES_PER_BLOCK = 1 << 10
 """Queries per block. The vectors of a block are always computed together, because the last bits of a vector can depend
 on its batch: the result must not depend on where a block is computed.
 """
@@ -80,7 +80,7 @@ class EntropyShard:
         source: the run with texts, queries and labels.
         system: the encoder to measure.
         tenant: the tenant whose pairs are measured.
-        first: number of the first query; a multiple of `QUERIES`.
+        first: number of the first query; a multiple of `QUERIES_PER_BLOCK`.
         last: number after the last query.
         seed: seed of the sampled negatives.
     """
@@ -137,7 +137,7 @@ def entropies(
                 output.write(ENTROPY_MEANS.name, means(rows, seed))
         n_positives += int((source.labels(tenant, (), 0.0)["relevance"].to_numpy() > 0).sum())
         n_measured += output.read_unit(unit, CONTRASTIVE_ENTROPY.name).num_rows
-    dropped = {UNMEASURED: n_positives - n_measured} if n_positives > n_measured else {}
+    dropped = {UNMEASURED_REASON: n_positives - n_measured} if n_positives > n_measured else {}
     output.count(
         FunnelStep(ENTROPY_STAGE.name, "labelled positives", n_positives, "pairs measured", n_measured, dropped)
     )
@@ -154,20 +154,22 @@ def _shards(
     texts = Encoding(source, tenant, base.encoder, base.cache, ENTROPY_STAGE.name)
     prefetch_vectors(texts, _searched_texts(source, tenant)["content_hash"], spread)
     query_texts = _queries(source, tenant)["text"]
-    blocks = range(0, len(query_texts), QUERIES)
+    blocks = range(0, len(query_texts), QUERIES_PER_BLOCK)
     if system.encode is None:
         cache = EmbeddingCache(base.cache.root, base.cache.vector_dtype)
-        hashed_blocks = (hash_queries(query_texts[first : first + QUERIES].to_pylist()) for first in blocks)
+        hashed_blocks = (hash_queries(query_texts[first : first + QUERIES_PER_BLOCK].to_pylist()) for first in blocks)
         ensure_cached(base.model, cache, hashed_blocks, queries=True)
     shards = split_evenly(len(blocks), spread.places)
     return [
-        EntropyShard(source, system, tenant, low * QUERIES, min(high * QUERIES, len(query_texts)), seed)
+        EntropyShard(
+            source, system, tenant, low * QUERIES_PER_BLOCK, min(high * QUERIES_PER_BLOCK, len(query_texts)), seed
+        )
         for low, high in shards
     ]
 
 
 def measure_shard(shard: EntropyShard) -> Pieces:
-    """Yield the rows of `contrastive_entropy` of a shard, a table per block of `QUERIES` queries."""
+    """Yield the rows of `contrastive_entropy` of a shard, a table per block of `QUERIES_PER_BLOCK` queries."""
     frozen = shard.system.base.index_of_texts(_searched_texts(shard.source, shard.tenant))
     queries = _queries(shard.source, shard.tenant).slice(shard.first, shard.last - shard.first).combine_chunks()
     query_set = _query_set(queries, shard.source.labels(shard.tenant, (), 0.0), frozen)
@@ -176,10 +178,10 @@ def measure_shard(shard: EntropyShard) -> Pieces:
     order = np.argsort(query_index, kind="stable")
     labels = labels.take(pa.array(order))
     query_index = query_index[order]
-    for first in range(0, queries.num_rows, QUERIES):
-        low, high = np.searchsorted(query_index, (first, first + QUERIES))
+    for first in range(0, queries.num_rows, QUERIES_PER_BLOCK):
+        low, high = np.searchsorted(query_index, (first, first + QUERIES_PER_BLOCK))
         block_labels = (query_index[low:high] - first, labels.slice(low, high - low))
-        yield _rows(shard, frozen, queries.slice(first, QUERIES), block_labels)
+        yield _rows(shard, frozen, queries.slice(first, QUERIES_PER_BLOCK), block_labels)
 
 
 def _searched_texts(source: TrainingSource, tenant: str) -> pa.Table:
@@ -268,11 +270,11 @@ def few_negatives(tables: Tables) -> list[str]:
     """A warning for each tenant with pairs that have fewer than W negatives."""
     rows = tables.sql("SELECT tenant, min(negatives) AS fewest FROM contrastive_entropy_means GROUP BY 1 ORDER BY 1")
     return [
-        f"Tenant {row['tenant']}: some positives are compared with only {row['fewest']} of {NEGATIVES} random texts, "
+        f"Tenant {row['tenant']}: some positives are compared with only {row['fewest']} of {N_NEGATIVES} random texts, "
         "because the tenant has no more without a label. Their entropy is low for that reason alone: compare it with "
         "`chance`, not with other tenants."
         for row in rows.to_pylist()
-        if row["fewest"] < NEGATIVES
+        if row["fewest"] < N_NEGATIVES
     ]
 
 

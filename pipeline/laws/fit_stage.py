@@ -12,7 +12,7 @@ from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.laws.correlation import correlations
 from darklode.pipeline.laws.curve_fitting import N_REFINED, Fit
 from darklode.pipeline.laws.functional_forms import LawPoints
-from darklode.pipeline.laws.points import ENTROPY, NEGATIVES, LawKey, groups, points_of
+from darklode.pipeline.laws.points import ENTROPY, N_NEGATIVES, LawKey, groups, points_of
 from darklode.pipeline.laws.prediction_intervals import confidence_band
 from darklode.pipeline.laws.verdict import LawResult, find_law, from_recorded, prediction_error
 from darklode.schemas.law_tables import (
@@ -24,17 +24,17 @@ from darklode.schemas.law_tables import (
     LAW_VERDICTS,
 )
 
-FIT = Stage(
+FIT_STAGE = Stage(
     "laws",
     7,
     (LAW_POINTS.name,),
     (LAW_FITS.name, LAW_CONSTANTS.name, LAW_PREDICTIONS.name, LAW_VERDICTS.name, LAW_CORRELATIONS.name),
 )
 
-CHANCE = {ENTROPY: float(np.log(1 + NEGATIVES))}
+CHANCE_LOSSES = {ENTROPY: float(np.log(1 + N_NEGATIVES))}
 """Chance loss, by measure: that of an encoder that scores all texts alike. Measures without one have no plateau."""
 
-WITHOUT, ALL = "without the largest", "all"
+WITHOUT_LARGEST, ALL_POINTS = "without the largest", "all"
 """Values of `fitted_to`: the fits that are tested on the held-out largest points, and an accepted law's final fit."""
 
 RESAMPLES = 100
@@ -51,10 +51,10 @@ def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:
     for number, key in enumerate(keys):
         output.progress(number, len(keys), f"{key.measure}, {key.label}")
         points = points_of(rows, key)
-        result = find_law(points, CHANCE.get(key.measure), RESAMPLES, seed)
+        result = find_law(points, CHANCE_LOSSES.get(key.measure), RESAMPLES, seed)
         _write(output, key._asdict(), points, result, seed)
     output.write(LAW_CORRELATIONS.name, correlations(tables, seed))
-    output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(keys)))
+    output.count(FunnelStep(FIT_STAGE.name, "points", rows.num_rows, "laws looked for", len(keys)))
 
 
 def accepted_laws(tables: Tables) -> dict[LawKey, LawResult]:
@@ -63,16 +63,21 @@ def accepted_laws(tables: Tables) -> dict[LawKey, LawResult]:
     rows_by_key = {
         LawKey(row["measure"], row["source"], row["encoder"]): row for row in tables.read(LAW_VERDICTS.name).to_pylist()
     }
-    return {key: from_recorded(points_of(rows, key), CHANCE.get(key.measure), rows_by_key[key]) for key in groups(rows)}
+    return {
+        key: from_recorded(points_of(rows, key), CHANCE_LOSSES.get(key.measure), rows_by_key[key])
+        for key in groups(rows)
+    }
 
 
 def _write(output: Output, key_columns: Row, points: LawPoints, result: LawResult, seed: int) -> None:
     """Write the rows of one law to all tables of the stage, each with the law's key columns."""
     held_out = points.take(result.held_out)
-    fits = [(fit, WITHOUT) for fit in result.fits] + ([(result.full_fit, ALL)] if result.full_fit else [])
+    fits = [(fit, WITHOUT_LARGEST) for fit in result.fits] + (
+        [(result.full_fit, ALL_POINTS)] if result.full_fit else []
+    )
     for fit, fitted_to in fits:
         fit_columns = key_columns | {"form": fit.form.name, "fitted_to": fitted_to}
-        fit_row = _fit_row(fit, result, held_out if fitted_to == WITHOUT else None)
+        fit_row = _fit_row(fit, result, held_out if fitted_to == WITHOUT_LARGEST else None)
         output.write(LAW_FITS.name, _rows(LAW_FITS, [fit_columns | fit_row]))
         output.write(LAW_CONSTANTS.name, _rows(LAW_CONSTANTS, [fit_columns | row for row in _constants(fit)]))
     predictions = [key_columns | row for row in _predictions(result, seed)]
@@ -120,13 +125,15 @@ def _predictions(result: LawResult, seed: int) -> list[Row]:
     if result.chosen is None or result.ends is None:
         return []
     parts = np.where(result.plateau_of_places, "near to chance", np.where(result.held_places, "held out", "fitted"))
-    rows = _prediction_rows(result.chosen, result.places, result.ends, WITHOUT, list(parts), result.mean_loss.tolist())
+    rows = _prediction_rows(
+        result.chosen, result.places, result.ends, WITHOUT_LARGEST, list(parts), result.mean_loss.tolist()
+    )
     if result.full_fit is not None:
         places, n_extrapolated = _extrapolated_points(result.places)
         ends = np.stack(confidence_band(result.full_fit, places, RESAMPLES, seed))
         observed = [*result.mean_loss.tolist(), *[None] * n_extrapolated]
         all_parts = [*parts, *["not measured"] * n_extrapolated]
-        rows += _prediction_rows(result.full_fit, places, ends, ALL, all_parts, observed)
+        rows += _prediction_rows(result.full_fit, places, ends, ALL_POINTS, all_parts, observed)
     return rows
 
 
@@ -139,7 +146,7 @@ def _prediction_rows(
         fit: the fit that predicts.
         places: sizes and models, n of them.
         ends: lower and upper ends of the 95 % intervals, shape (2, n).
-        fitted_to: `WITHOUT` or `ALL`.
+        fitted_to: `WITHOUT_LARGEST` or `ALL_POINTS`.
         parts: how the verdict used each place.
         observed: mean loss at each place; None if it was not measured.
     """

@@ -10,12 +10,12 @@ import numpy as np
 Ends = Sequence[float | None]
 """A value and the ends of its interval; None beyond what the law supports."""
 
-FLAT = "no effect is measurable: the loss at the largest fitted size is not lower than at the smallest"
+NO_EFFECT = "no effect is measurable: the loss at the largest fitted size is not lower than at the smallest"
 CONSTANT_WINS = "a constant has the lower AICc: these points do not show a law"
 MODELS_ONLY = "a law of models alone does not predict the effect of labels"
 NO_PRICES = "a law of labels and models: give --budget, a price of labels, and --per-gpu-hour or --per-parameter"
-BEYOND = "; this is beyond four times the largest measured size: not to be trusted"
-OUTSIDE = "; this is beyond four times, or below a quarter, of what was measured: not to be trusted"
+BEYOND_MEASURED = "; this is beyond four times the largest measured size: not to be trusted"
+OUTSIDE_MEASURED = "; this is beyond four times, or below a quarter, of what was measured: not to be trusted"
 
 
 def zero_loss(n_zero: int, n: int) -> str:
@@ -108,13 +108,13 @@ def labels_and_price(amount: Ends, price: Ends | None, max_more: float) -> str:
 def budget(more: float, value: float, gain: Ends, *, is_near: bool) -> str:
     gain_text = f"a gain of {_signed(gain[0])} ({_signed(gain[1])} to {_signed(gain[2])})"
     sentence = f"the budget buys {more:,.0f} queries and reaches {value:.4f}, {gain_text}"
-    return sentence if is_near else sentence + BEYOND
+    return sentence if is_near else sentence + BEYOND_MEASURED
 
 
 def optimal_split(parameters: float, size: float, loss: float, *, is_near: bool) -> str:
     split = f"{parameters:.3g} parameters and {size:,.0f} labelled queries, loss {loss:.4f}"
     sentence = f"the budget is best spent on {split}"
-    return sentence if is_near else sentence + OUTSIDE
+    return sentence if is_near else sentence + OUTSIDE_MEASURED
 
 
 def format_span(amount: Ends, digits: int = 0) -> str:

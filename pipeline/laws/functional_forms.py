@@ -24,10 +24,10 @@ EXPONENTS = (0.02, 5.0)
 scale is identifiable.
 """
 
-STARTS = (0.1, 0.3, 0.6, 1.0, 2.0)
+START_EXPONENTS = (0.1, 0.3, 0.6, 1.0, 2.0)
 """Starting values of an exponent."""
 
-FLOORS = (0.0, 0.5, 0.9)
+START_FLOORS = (0.0, 0.5, 0.9)
 """Starting values of the floor, as shares of the lowest observed value."""
 
 OFFSET_SPAN = 5.0
@@ -151,10 +151,10 @@ class FunctionalForm:
     def starts(self, frame: DataScale) -> Doubles:
         """Initial coordinates, shape (n_starts, n_constants): all combinations of floors and exponents."""
         # A form with two exponents takes every other starting value of each.
-        exponent_values = STARTS[:: max(len(self.exponents), 1)]
+        exponent_values = START_EXPONENTS[:: max(len(self.exponents), 1)]
         initial_coordinates = [
             [*coordinates, frame.least * floor_share]
-            for floor_share in FLOORS
+            for floor_share in START_FLOORS
             for exponents in product(exponent_values, repeat=len(self.exponents))
             for coordinates in self.start(exponents, np.log(frame.middle - frame.least * floor_share), frame)
         ]
@@ -210,15 +210,15 @@ def _power_constants(column: str, at: Doubles, frame: DataScale) -> Doubles:
     return np.array([np.exp(level / exponent + getattr(frame, column)), exponent, floor])
 
 
-def _started_log(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
+def _offset_log(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     """Log of (B/(D + D₀))^β; coordinates: level, exponent, log D₀, floor."""
     level, exponent, log_offset = at[0], at[1], at[2]
     log_distance = np.logaddexp(_log(points.size), log_offset) - np.logaddexp(frame.size, log_offset)
     return np.asarray(level - exponent * log_distance)
 
 
-def _started_constants(at: Doubles, frame: DataScale) -> Doubles:
-    """B, β, D₀ and δ of `STARTED`."""
+def _offset_constants(at: Doubles, frame: DataScale) -> Doubles:
+    """B, β, D₀ and δ of `SIZE_WITH_OFFSET`."""
     level, exponent, log_offset, floor = at[0], at[1], at[2], at[3]
     scale = np.exp(level / exponent + np.logaddexp(frame.size, log_offset))
     return np.array([scale, exponent, np.exp(log_offset), floor])
@@ -306,13 +306,13 @@ SIZE = _single_term("size", "size", "B", "beta")
 PARAMETERS = _single_term("parameters", "parameters", "A", "alpha")
 """Law of model parameters (Scaling Laws for Dense Retrieval, Eq. 7)."""
 
-STARTED = FunctionalForm(
+SIZE_WITH_OFFSET = FunctionalForm(
     "size, begun",
     "L = (B/(D + D₀))^β + δ",
     ("B", "beta", "D0", "delta"),
     ("size",),
-    _started_log,
-    _started_constants,
+    _offset_log,
+    _offset_constants,
     (1,),
     lambda exponents, level, frame: [
         [level, exponents[0], log_offset]
@@ -366,7 +366,7 @@ CONSTANT = FunctionalForm(
 )
 """The baseline that a law has to beat."""
 
-FORMS = {form.name: form for form in (SIZE, PARAMETERS, STARTED, JOINT, ADDITIVE, CONSTANT)}
+FORMS = {form.name: form for form in (SIZE, PARAMETERS, SIZE_WITH_OFFSET, JOINT, ADDITIVE, CONSTANT)}
 """All forms by name, to rebuild a fit from a table."""
 
 
@@ -374,11 +374,11 @@ def fitting_forms(points: LawPoints) -> list[FunctionalForm]:
     """Forms that can be fitted to these points.
 
     Forms of N need known parameters at all points and at least two models. Among forms of D only, points of size 0
-    allow `STARTED` alone, because the loss of `SIZE` is infinite there.
+    allow `SIZE_WITH_OFFSET` alone, because the loss of `SIZE` is infinite there.
     """
     sizes = np.unique(points.size)
     model_sizes = np.unique(points.parameters[~np.isnan(points.parameters)])
     if len(model_sizes) > 1 and not np.isnan(points.parameters).any():
         return [JOINT, ADDITIVE] if len(sizes) > 1 else [PARAMETERS]
     has_size_0 = not sizes.all()
-    return [STARTED] if has_size_0 else [SIZE, STARTED]
+    return [SIZE_WITH_OFFSET] if has_size_0 else [SIZE, SIZE_WITH_OFFSET]

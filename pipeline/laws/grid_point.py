@@ -26,7 +26,7 @@ from darklode.pipeline.train.data.generated import GeneratedQueries, generated_i
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
 from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
-from darklode.pipeline.train.release.ablation import READS
+from darklode.pipeline.train.release.ablation import PAIR_TABLES
 from darklode.pipeline.train.release.baselines import Bm25Baseline, shuffle_labels
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import OWN_SOURCES, LawSettings
@@ -70,7 +70,7 @@ class GridContext:
     @property
     def key(self) -> str:
         """Fingerprint of everything that can change a score, except the labels of generated queries."""
-        contents = [self.tables.content(name) for name in (*READS, *self.trainer.tables_read)]
+        contents = [self.tables.content(name) for name in (*PAIR_TABLES, *self.trainer.tables_read)]
         return key_of(*contents, self.base.identity, self.seed)
 
     @property

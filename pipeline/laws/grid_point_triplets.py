@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.towers.dual.triplets import ROWS
+from darklode.pipeline.towers.dual.triplets import ROWS_PER_PART
 from darklode.pipeline.train.data.sources import texts_of
 from darklode.schemas.laws import LABELS
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
@@ -67,8 +67,8 @@ def _pair_triplets(data: GridData, task: Task, seed: int) -> Iterator[pa.Table]:
     order = np.random.default_rng([seed, 4]).permutation(len(task.pair_query))
     for number in task.frozen.numbers.tolist():
         run_pairs = order[task.train.index[task.pair_query[order]] == number]
-        for start in range(0, len(run_pairs), ROWS):
-            yield _rows(data, task, text_rows, run_pairs[start : start + ROWS])
+        for start in range(0, len(run_pairs), ROWS_PER_PART):
+            yield _rows(data, task, text_rows, run_pairs[start : start + ROWS_PER_PART])
 
 
 def _rows(data: GridData, task: Task, text_rows: Ints, pairs: Ints) -> pa.Table:

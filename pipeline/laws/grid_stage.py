@@ -15,18 +15,18 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables, key_of
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.laws.grid_point import Evaluators, GridContext, GridEvaluator, GridShard, train_shard
-from darklode.pipeline.laws.points import POINTS
+from darklode.pipeline.laws.points import POINTS_STAGE
 from darklode.pipeline.laws.trainer import GridTrainer, PointKey
 from darklode.pipeline.train.data.generated import generated_in
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
-from darklode.pipeline.train.release.ablation import READS
+from darklode.pipeline.train.release.ablation import PAIR_TABLES
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import LawSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
 
-GRID = replace(POINTS, version=5, reads=READS)
+GRID_STAGE = replace(POINTS_STAGE, version=5, reads=PAIR_TABLES)
 """The stage `points`, with trained instead of imported points."""
 
 HALVINGS = 6
@@ -93,7 +93,7 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
                 timings.setdefault(group.context.key, []).append((point.size, facts))
     n_points = sum(len(group.sizes) for group in groups)
     output.facts["models"] = [_costs(context, timings[context.key]) for context in contexts if context.n_parameters]
-    output.count(FunnelStep(POINTS.name, "cells", n_points, "points", output.rows(POINTS.name)))
+    output.count(FunnelStep(POINTS_STAGE.name, "cells", n_points, "points", output.rows(POINTS_STAGE.name)))
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class _PointGroup:
         points = [point for point in self.points if not output.is_done(self.unit_name(point), self.basis)]
         sizes = tuple(point.size for point in points)
         names = ", ".join(self.unit_name(point) for point in points)
-        folder = f"progress/{POINTS.name}/{output.unit_key(names, self.basis)}"
+        folder = f"progress/{POINTS_STAGE.name}/{output.unit_key(names, self.basis)}"
         return GridShard(self.context, self.source, self.seed, sizes, folder)
 
 

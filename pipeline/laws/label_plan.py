@@ -19,12 +19,12 @@ from darklode.pipeline.laws.costs import MeasuredCosts
 from darklode.pipeline.laws.curve_fitting import Fit
 from darklode.pipeline.laws.fit_stage import RESAMPLES
 from darklode.pipeline.laws.format import Ends
-from darklode.pipeline.laws.functional_forms import ADDITIVE, JOINT, PARAMETERS, STARTED, LawPoints
-from darklode.pipeline.laws.points import ENTROPY, FALLING, LawKey
+from darklode.pipeline.laws.functional_forms import ADDITIVE, JOINT, PARAMETERS, SIZE_WITH_OFFSET, LawPoints
+from darklode.pipeline.laws.points import ENTROPY, LOWER_IS_BETTER, LawKey
 from darklode.pipeline.laws.prediction_intervals import refit_samples
 from darklode.pipeline.laws.verdict import NO_LAW, LawResult
 
-STEP = {ENTROPY: 0.1}
+STEP_GAIN = {ENTROPY: 0.1}
 """Gain whose cost is planned, by measure: 0.1 nats of entropy; 0.01 of any other measure."""
 
 MAX_EXTRAPOLATION = 4.0
@@ -117,10 +117,10 @@ def n_missing_labels(result: LawResult) -> int:
 def _n_missing_sizes(result: LawResult) -> int:
     """Number of sizes that a verdict lacks; 0 or less if it has enough.
 
-    A verdict needs one size more than `STARTED` has constants, and another one to hold out.
+    A verdict needs one size more than `SIZE_WITH_OFFSET` has constants, and another one to hold out.
     """
     n_sizes = int(np.unique(result.points.size[~result.plateau]).size)
-    return STARTED.count + 2 - n_sizes
+    return SIZE_WITH_OFFSET.count + 2 - n_sizes
 
 
 def first_step(result: LawResult) -> str:
@@ -169,14 +169,14 @@ class LawPlan:
         `RESAMPLES` refits, which depend on `seed`.
         """
         fits = [full_fit, *(refit for refit, _ in refit_samples(full_fit, RESAMPLES, seed))]
-        gain = STEP.get(self.key.measure, 0.01)
+        gain = STEP_GAIN.get(self.key.measure, 0.01)
         n_for_step = interval_ends(fits, lambda refit: size_for_loss(refit, loss_at(refit, self.now) - gain) - self.now)
         sentence = format.next_step(gain, self._cost_sentence(n_for_step))
         rows = [self.row("next step", sentence, gain=gain, **self._amount_and_money(n_for_step))]
         if self.request.budget is not None and self.request.per_label:
             rows.append(self._budget_row(fits, self.request.budget / self.request.per_label))
         if self.request.target is not None:
-            target_loss = self.request.target if self.key.measure in FALLING else 1 - self.request.target
+            target_loss = self.request.target if self.key.measure in LOWER_IS_BETTER else 1 - self.request.target
             n_for_target = interval_ends(fits, lambda refit: max(size_for_loss(refit, target_loss) - self.now, 0.0))
             sentence = format.target(self._cost_sentence(n_for_target))
             rows.append(self.row("target", sentence, **self._amount_and_money(n_for_target)))
@@ -185,7 +185,7 @@ class LawPlan:
     def _budget_row(self, fits: list[Fit], n_more: float) -> Row:
         """The row for the gain of `n_more` further queries; `fits` are the law's own fit, then the refits."""
         gain = interval_ends(fits, lambda fit: loss_at(fit, self.now) - loss_at(fit, self.now + n_more))
-        gain_sign = -1 if self.key.measure in FALLING else 1
+        gain_sign = -1 if self.key.measure in LOWER_IS_BETTER else 1
         expected_value = _value(loss_at(fits[0], self.now), self.key.measure) + gain_sign * (gain[0] or 0)
         is_near = n_more <= (MAX_EXTRAPOLATION - 1) * self.now
         sentence = format.budget(n_more, expected_value, gain, is_near=is_near)
@@ -293,7 +293,7 @@ def _is_near(value: float, measured: Doubles) -> bool:
 
 def _value(loss: float, measure: str) -> float:
     """The measure's value at a loss: the inverse of `points.losses`."""
-    return loss if measure in FALLING else 1 - loss
+    return loss if measure in LOWER_IS_BETTER else 1 - loss
 
 
 def _times(n_queries: float | None, price: float) -> float | None:

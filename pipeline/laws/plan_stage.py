@@ -19,14 +19,14 @@ from darklode.pipeline.laws.verdict import LawResult
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS, LAW_PLAN, LAW_POINTS, LAW_VERDICTS, NEXT_QUERIES
 
-PLAN = Stage(
+PLAN_STAGE = Stage(
     "law_plan",
     2,
     (LAW_POINTS.name, LAW_VERDICTS.name, *INGEST_QUERIES.writes[:1]),
     (LAW_PLAN.name, LAW_COSTS.name, DEPTH_COSTS.name, NEXT_QUERIES.name),
 )
 
-LEADING = ("nDCG@10", ENTROPY)
+LEADING_MEASURES = ("nDCG@10", ENTROPY)
 """Measures that decide the size of the next batch; the first available one is used."""
 
 
@@ -86,7 +86,7 @@ def _batch_size(laws: Mapping[LawKey, LawResult], request: PlanRequest) -> int:
     """
     if request.budget is not None and request.per_label:
         return int(request.budget / request.per_label)
-    for measure in LEADING:
+    for measure in LEADING_MEASURES:
         keys = [key for key in laws if key.measure == measure]
         if keys:
             leading_keys = [key for key in keys if key.source == OWN_LABELS] or keys[:1]

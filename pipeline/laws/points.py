@@ -17,20 +17,20 @@ from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws.functional_forms import LawPoints
 from darklode.schemas.law_tables import LAW_POINTS
 
-POINTS = Stage("law_points", 4, (), (LAW_POINTS.name,))
+POINTS_STAGE = Stage("law_points", 4, (), (LAW_POINTS.name,))
 
 ENTROPY = "contrastive_entropy"
-NEGATIVES = 256
+N_NEGATIVES = 256
 """W of contrastive entropy, sampled negatives per positive: 256 in Scaling Laws for Dense Retrieval (Eq. 6).
 It fixes the entropy of chance; entropies of different W are not comparable."""
 
-FALLING = (ENTROPY, "loss")
+LOWER_IS_BETTER = (ENTROPY, "loss")
 """Measures of which less is better, so that their value is the loss; for all others the loss is 1 − value."""
 
 REQUIRED_COLUMNS = ("size", "value")
 """Columns without a default in an imported file."""
 
-UNKNOWN = "unnamed encoder"
+UNNAMED_ENCODER = "unnamed encoder"
 """Encoder name of rows without one, in a file where others have one."""
 
 DEFAULT_SOURCE = "labels"
@@ -92,7 +92,7 @@ def check(rows: pa.Table, where: str) -> None:
 def losses(rows: pa.Table) -> Doubles:
     """The loss of each row, shape (n_rows,): the value, or 1 − value if more is better; null becomes NaN."""
     value = _numbers(rows["value"])
-    is_loss = np.asarray(pc.is_in(rows["measure"], pa.array(FALLING)).to_numpy(zero_copy_only=False), bool)
+    is_loss = np.asarray(pc.is_in(rows["measure"], pa.array(LOWER_IS_BETTER)).to_numpy(zero_copy_only=False), bool)
     return np.asarray(np.where(is_loss, value, 1 - value))
 
 
@@ -164,12 +164,12 @@ def _encoders(rows: pa.Table) -> list[str | None]:
 
 
 def _encoder_names(rows: pa.Table) -> pa.Array:
-    """Each row's encoder: its name, its identity if the name is ambiguous, or `UNKNOWN`.
+    """Each row's encoder: its name, its identity if the name is ambiguous, or `UNNAMED_ENCODER`.
 
     A name is ambiguous if it has several identities, or if its identity has several names.
     """
-    ids = pc.coalesce(rows["encoder_id"], rows["encoder"], UNKNOWN)
-    names = pc.coalesce(rows["encoder"], rows["encoder_id"], UNKNOWN)
+    ids = pc.coalesce(rows["encoder_id"], rows["encoder"], UNNAMED_ENCODER)
+    names = pc.coalesce(rows["encoder"], rows["encoder_id"], UNNAMED_ENCODER)
     id_names = pa.table({"id": ids, "name": names}).group_by(["id", "name"]).aggregate([])
     by_name = id_names.group_by("name").aggregate([("id", "count_distinct")])
     by_id = id_names.group_by("id").aggregate([("name", "count_distinct")])

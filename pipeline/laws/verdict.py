@@ -30,7 +30,7 @@ from darklode.pipeline.laws.curve_fitting import Fit, fit
 from darklode.pipeline.laws.functional_forms import CONSTANT, FORMS, FunctionalForm, LawPoints, fitting_forms
 from darklode.pipeline.laws.prediction_intervals import confidence_band
 
-PLATEAU = 0.9
+PLATEAU_SHARE = 0.9
 """Share of the chance loss above which a place is on the plateau, where an encoder has learned too little for the power
 law to have begun; fitting such places bends the curve.
 """
@@ -183,7 +183,7 @@ def prediction_error(fit: Fit, beyond: LawPoints) -> float:
 def _claim(result: LawResult, fitted: LawPoints, held_out: LawPoints) -> tuple[str, str]:
     """Verdict and reason by rules 3 to 7; of the held-out points, only the places are used, not the losses."""
     if _is_flat(fitted):
-        return NO_LAW, format.FLAT
+        return NO_LAW, format.NO_EFFECT
     best_fit = result.chosen
     n_places = len(_places(fitted))
     if best_fit is None or n_places <= best_fit.form.count or np.isinf(best_fit.aicc):
@@ -228,7 +228,7 @@ def _plateau(points: LawPoints, chance: float | None) -> NDArray[np.bool_]:
     if chance is None or not len(points):
         return np.zeros(len(points), bool)
     places, place_means = mean_losses(points)
-    return is_member(points, places.take(place_means > PLATEAU * chance))
+    return is_member(points, places.take(place_means > PLATEAU_SHARE * chance))
 
 
 def is_member(points: LawPoints, other_points: LawPoints) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from darklode.schemas.tables import TRIPLETS
 
 UNJUDGED = "no LLM and no human has judged this dataset"
 PARTLY_JUDGED = "no LLM has judged this dataset, and people have labelled only a part of it"
-NO_LLM = """\
+WEAK_LABELS_WARNING = """\
 > **Warning: {judged}.** The labels come from an embedded scorer, `{judges}`.
 > They are weak: do not compare neural retrievers with them."""
 
@@ -27,56 +27,56 @@ Recall is relative to the judged positives of the pool, to which every listed re
 these retrievers with one another; they overestimate each of them and underestimate retrievers that did not contribute.
 `leave_one_out` is the recall of the pool without the retriever."""
 
-OVERLAP = "Share of the positives found by either retriever at the pool's depth that both found (Jaccard index)."
+OVERLAP_NOTE = "Share of the positives found by either retriever at the pool's depth that both found (Jaccard index)."
 
-LABELS = """\
+LABELS_NOTE = """\
 `mean`, `median` and `deviation` (population standard deviation) are positives per query, over queries with at least
 one."""
 
-HELD_OUT = """\
+HELD_OUT_NOTE = """\
 Near-duplicate queries are in the same split. `share_a_positive` counts queries with a positive that also occurs in a
 training triplet; a model may have memorized it, so evaluate these queries separately. `kind` tells whether a query of a
 log's test period is new; only `unseen` queries count as a test. `split.group_by` can also separate positives."""
 
-STOPPING = """\
+STOPPING_NOTE = """\
 Pairs were judged in order of predicted relevance until `recall` of the positives was reached with 95 % confidence.
 `missed_share` is the estimated share of the pool's positives that were not judged, over all queries, with a 95 %
 interval from randomly drawn pairs. `query_missed_share` is the mean of this share per query; no recall is guaranteed
 for it. Pairs that were not judged are in `unjudged`; they are neither positives nor negatives."""
-HUMAN = """\
+CALIBRATION_NOTE = """\
 The judge's labels compared with human labels at `threshold`. `ece` is the expected calibration error over the bins
 below. `fitted_kappa` was fitted on these labels and is optimistic; `cross_validated_kappa` estimates the value for new
 queries. Both are empty if there are too few labels. All values describe the pairs that people chose to label."""
 
-CURVE = """\
+RELIABILITY_NOTE = """\
 Share of relevant pairs according to people (`relevant_share`, 95 % Wilson interval) by the judge's
 `mean_probability`."""
 
-REVIEWED = """\
+VALIDATION_NOTE = """\
 Estimates for all pairs of the run from a stratified sample labelled by people, with 95 % intervals. `recall` is
 relative to the pool's positives; `missed` is the number the judge did not find. `kappa` describes the whole run,
 `sample_kappa` the labelled pairs only."""
 
-CONFUSION = "Labelled pairs: judge (rows) against people (columns)."
+CONFUSION_NOTE = "Labelled pairs: judge (rows) against people (columns)."
 
-OUTCOMES = {
+RELEASE_OUTCOMES = {
     "published": "All release requirements are met: the dataset may be published.",
     "held back": "**Held back:** at least one release requirement is not met. An unknown value does not meet it.",
     "not asked": "No release requirement is set.",
 }
 
-STALE = """\
+STALE_REVIEW_WARNING = """\
 > **Warning:** The human review refers to other verdicts than these. Run `darklode validate` to update it."""
 
-AGREEMENT = "Cohen's kappa of each pair of members, over the pairs that both labelled."
-FUNNEL = "Each row that entered a step was passed on or dropped for a reason."
+AGREEMENT_NOTE = "Cohen's kappa of each pair of members, over the pairs that both labelled."
+FUNNEL_NOTE = "Each row that entered a step was passed on or dropped for a reason."
 
-READING = """\
+READING_NOTES = """\
 - DuckDB: `duckdb -init views.sql` in the run folder; each table is a view.
 - datasets: `load_dataset("FOLDER", "qrels", split="test")`; also `queries`, `triplets` and `corpus` (one split).
 - Other tools: `darklode export RUN --format beir --to FOLDER`; also `trec` and `sentence-transformers`."""
 
-TASK = {"task_categories": ["text-retrieval"]}
+TASK_CATEGORIES = {"task_categories": ["text-retrieval"]}
 
 _HF_SIZES = "n<1K 1K<n<10K 10K<n<100K 100K<n<1M 1M<n<10M 10M<n<100M 100M<n<1B".split()
 """Hugging Face size categories; each ends at ten times the previous one."""
@@ -92,11 +92,11 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
     """
     outdated = is_stale(run)
     with all_tables(run).open_local() as tables:
-        notices = [*_warnings(tables, warnings), *([STALE] if outdated else [])]
+        notices = [*_warnings(tables, warnings), *([STALE_REVIEW_WARNING] if outdated else [])]
         card_tables = [*_tables(run, tables, settings), *([] if outdated else _validation(tables))]
     language = () if settings.clean.keep_all else settings.clean.languages
-    front_matter = {"language": [*language], **TASK, "size_categories": [_size(tables.rows("chunks"))]}
-    text = document([_title(run, settings), *notices], card_tables, closing(run, settings, READING))
+    front_matter = {"language": [*language], **TASK_CATEGORIES, "size_categories": [_size(tables.rows("chunks"))]}
+    text = document([_title(run, settings), *notices], card_tables, closing(run, settings, READING_NOTES))
     return _card(run, settings, text, front_matter, _configs(run))
 
 
@@ -148,77 +148,77 @@ def _warnings(tables: Tables, warnings: Sequence[str]) -> Iterator[str]:
     if weak:
         has_human_labels = statistics.label_sources(tables).num_rows or tables.rows("reviews")
         judged = PARTLY_JUDGED if has_human_labels else UNJUDGED
-        yield NO_LLM.format(judges=cell(", ".join(weak)), judged=judged)
+        yield WEAK_LABELS_WARNING.format(judges=cell(", ".join(weak)), judged=judged)
     yield from (f"> **Warning:** {' '.join(warning.split())}" for warning in warnings)
 
 
 def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
     yield "Input", statistics.sizes(tables), ""
-    yield "Funnel", statistics.funnel(tables), FUNNEL
+    yield "Funnel", statistics.funnel(tables), FUNNEL_NOTE
     yield "Query cleaning", statistics.cleaning(tables), statistics.sampling_note(run)
     yield "Judge", statistics.judges(tables), ""
-    yield "Stopping of adaptive judging", statistics.stopping(tables), STOPPING
+    yield "Stopping of adaptive judging", statistics.stopping(tables), STOPPING_NOTE
     yield "Judges of the panel", statistics.members(tables), "Verdicts of each member; the table above has the vote."
-    yield "Pairwise agreement within the panel", pairwise_kappa(tables), AGREEMENT
+    yield "Pairwise agreement within the panel", pairwise_kappa(tables), AGREEMENT_NOTE
     yield "Agreement of the panel", panel_alpha(tables), "Krippendorff's alpha, over pairs with at least two labels."
-    yield "Judge against human labels", statistics.calibration(tables), HUMAN
-    yield "Reliability of the judge's probabilities", statistics.reliability(tables), CURVE
+    yield "Judge against human labels", statistics.calibration(tables), CALIBRATION_NOTE
+    yield "Reliability of the judge's probabilities", statistics.reliability(tables), RELIABILITY_NOTE
     yield "Candidates per query", statistics.pool_sizes(tables), ""
     yield "Candidates by number of retrievers that found them", statistics.pool_found_by(tables), ""
-    yield "Labels", statistics.labels(tables), LABELS
+    yield "Labels", statistics.labels(tables), LABELS_NOTE
     yield "Label sources", statistics.label_sources(tables), "A human label replaces the judge's."
     n_negatives = settings.triplets.num_negatives
     negatives_text = f"Up to {n_negatives} negatives per positive. {TEXT_FORM[settings.triplets.text_form]}"
     yield "Triplets", statistics.triplets(tables, n_negatives), negatives_text
-    yield "Held-out queries", statistics.held_out(tables), HELD_OUT
+    yield "Held-out queries", statistics.held_out(tables), HELD_OUT_NOTE
     yield "Retriever audit", _audit(statistics.audit_retrievers(tables)), AUDIT_NOTE
-    yield "Retriever overlap", statistics.audit_overlap(tables), OVERLAP
+    yield "Retriever overlap", statistics.audit_overlap(tables), OVERLAP_NOTE
 
 
 def _validation(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
     figures = release(tables)
-    yield "Judge against reviewers", statistics.validated(tables), REVIEWED
-    yield "Labelled pairs", statistics.confusion(tables), CONFUSION
+    yield "Judge against reviewers", statistics.validated(tables), VALIDATION_NOTE
+    yield "Labelled pairs", statistics.confusion(tables), CONFUSION_NOTE
     yield "Judge against reviewers, by tenant", statistics.validated_by_tenant(tables), ""
     by_retriever = statistics.validated_by_retriever(tables)
     yield "Judge against reviewers, by retriever", by_retriever, "For the pairs that each retriever found."
     agreement = "Pairwise Cohen's kappa, and Krippendorff's alpha of all reviewers."
     yield "Agreement between reviewers", statistics.reviewers(tables), agreement
-    yield "Release", pa.Table.from_pylist(figures), OUTCOMES[release_outcome(figures)]
+    yield "Release", pa.Table.from_pylist(figures), RELEASE_OUTCOMES[release_outcome(figures)]
 
 
 def _audit(table: pa.Table) -> pa.Table:
     return table.set_column(0, "tenant", table["tenant"].fill_null("(all)"))
 
 
-CLICKS = """\
+CLICK_LABELS_WARNING = """\
 > **Warning: clicks are not relevance judgments.** A positive is a document that was clicked, that a ranker put first,
 > or that comes from an associated query; a negative was shown but never clicked, or ranked lower. Nobody has read
 > them."""
 
-TIERS = """\
+TIERS_NOTE = """\
 Statistics as in ScalingNote, Table 1. Each tier contains the smaller ones. `tier` in `triplets` is the smallest tier
 that contains the pair; `share` is its actual share of the pairs."""
 
-CONFIRMED = (
+VERIFICATION_NOTE = (
     "Share of the checked positives and negatives that the judge calls relevant, with 95 % intervals; unreadable "
     "replies are excluded. `large` contains all pairs of a source. An embedded judge is weak."
 )
 
-NIGHTS = "Impressions, clicks and queries per day of the log, without bots, and new pairs."
+LOG_DAYS_NOTE = "Impressions, clicks and queries per day of the log, without bots, and new pairs."
 
-ASSOCIATIONS = (
+ASSOCIATIONS_NOTE = (
     "A query receives evidence from its best {limit} associated queries of each kind; `beyond_the_cap` counts the "
     "others."
 )
 
-MINED_READING = """\
+MINED_READING_NOTES = """\
 - DuckDB: `duckdb -init views.sql` in the run folder; each table is a view.
 - datasets: `load_dataset("FOLDER", "triplets", split="train")`, or `"validation"`; partitioned by tenant, day and
   source. Test period, if any: `load_dataset("FOLDER", "test", split="test")`. `corpus` has all documents.
 - `tier` is small, median or large; `negative_ids` may be empty."""
 
-CHANGED = """\
+CHANGED_TRIPLETS_NOTE = """\
 - {rows} rows in `triplets` have changed since their files were written; see `triplets_changed` and
   `triplets_removed`. DuckDB views and exports apply these changes, other readers of the files do not."""
 
@@ -233,18 +233,18 @@ def mined_card(run: Run, settings: Settings) -> str:
     with all_tables(run).open_local() as tables:
         warnings = [f"> **Warning:** {cell(sentence)}" for sentence in mined_caveats(tables)]
         card_tables = list(_mined_tables(tables, settings))
-    notices = [CLICKS, *warnings, "## Trained models", _models_section(run)]
+    notices = [CLICK_LABELS_WARNING, *warnings, "## Trained models", _models_section(run)]
     text = document(
         [_title(run, settings), *notices], card_tables, closing(run, settings, _mined_reading(run, settings))
     )
-    return _card(run, settings, text, TASK, _mined_configs(run))
+    return _card(run, settings, text, TASK_CATEGORIES, _mined_configs(run))
 
 
 def _mined_reading(run: Run, settings: Settings) -> str:
     """Section on how to read the triplets; it mentions rows that later patches changed."""
     n_changed = sum(part.rows for name in TRIPLETS.files[1:] for part in run.parts().get(name, ()))
-    reading = [MINED_READING, MINED_TEXT_FORM[settings.triplets.text_form]]
-    return "\n".join([*reading, *([CHANGED.format(rows=f"{n_changed:,}")] if n_changed else [])])
+    reading = [MINED_READING_NOTES, MINED_TEXT_FORM[settings.triplets.text_form]]
+    return "\n".join([*reading, *([CHANGED_TRIPLETS_NOTE.format(rows=f"{n_changed:,}")] if n_changed else [])])
 
 
 def _mined_configs(run: Run) -> Files:
@@ -280,10 +280,10 @@ def _mined_tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.
     """Yield title, table and note of each table of the card."""
     max_associations = settings.associate.max_lenders_per_query
     yield "Triplets", statistics.triplet_tiers(tables), ""
-    yield "Held-out queries", statistics.held_out(tables), HELD_OUT
-    yield "Share that the judge calls relevant", statistics.confirmed(tables), CONFIRMED
-    yield "Tiers", statistics.tiers(tables), TIERS
-    yield "Days of the log", statistics.nights(tables), NIGHTS
-    associations = statistics.lenders(tables, max_associations)
-    yield "Associations", associations, ASSOCIATIONS.format(limit=max_associations or "(no cap)")
-    yield "Funnel", statistics.funnel(tables), FUNNEL
+    yield "Held-out queries", statistics.held_out(tables), HELD_OUT_NOTE
+    yield "Share that the judge calls relevant", statistics.verified_shares(tables), VERIFICATION_NOTE
+    yield "Tiers", statistics.tiers(tables), TIERS_NOTE
+    yield "Days of the log", statistics.nights(tables), LOG_DAYS_NOTE
+    associations = statistics.association_counts(tables, max_associations)
+    yield "Associations", associations, ASSOCIATIONS_NOTE.format(limit=max_associations or "(no cap)")
+    yield "Funnel", statistics.funnel(tables), FUNNEL_NOTE

@@ -20,7 +20,7 @@ LARGE_SHARE = 0.25
 HIGH_RECALL = 0.98
 """Implausible recall of every retriever at the pool's depth; with human labels embedded retrievers reach .25 to .96."""
 
-SMALL_TENANTS = """
+SMALL_TENANTS_SQL = """
     SELECT tenant, count(*) AS chunks FROM chunks GROUP BY tenant
     HAVING count(*) <= 2 * $1 ORDER BY tenant
 """
@@ -53,7 +53,7 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
 
 def _small_tenants_caveat(tables: Tables, depth: int) -> str:
     """Caveat on tenants with at most 2 · depth chunks, the first five by name."""
-    tenants = tables.sql(SMALL_TENANTS, [depth])["tenant"].to_pylist()
+    tenants = tables.sql(SMALL_TENANTS_SQL, [depth])["tenant"].to_pylist()
     if not tenants:
         return ""
     tenant_list = ", ".join(tenants[:5]) + (" …" if len(tenants) > 5 else "")
@@ -76,7 +76,7 @@ def _few_positives_caveat(tables: Tables) -> str:
     return f"{unanswered} {few_test_queries}".strip() if n_test < FEW_TEST_QUERIES else unanswered
 
 
-LEARNED = (
+LEARNED_JUDGE_CAVEAT = (
     "The labels come from a model trained on the retrievers' scores and favour these retrievers: do not compare "
     "systems with them."
 )
@@ -94,7 +94,7 @@ def favored_retrievers(tables: Tables, settings: Settings) -> str:
     judge_rows = [*statistics.judges(tables).to_pylist(), *statistics.members(tables).to_pylist()]
     judge_ids = [row["judge_id"] for row in judge_rows]
     if any(judge_id.startswith("learned-") for judge_id in judge_ids):
-        return LEARNED
+        return LEARNED_JUDGE_CAVEAT
     if not any(judge_id.startswith("encoder-") for judge_id in judge_ids):
         return ""
     encoder_retrievers = [name for name in settings.pool.retrievers if name in settings.encoders]
@@ -103,18 +103,20 @@ def favored_retrievers(tables: Tables, settings: Settings) -> str:
 
 
 # Adaptive judging skips the least likely pairs; without counting them the share would be too high.
-RELEVANT_SHARE = """
+RELEVANT_SHARE_SQL = """
     SELECT count(*) FILTER (relevance > 0) / (count(*) + (SELECT count(*) FROM unjudged)) AS share
     FROM qrels HAVING count(*) > 0
 """
-LEAST_RECALL = "SELECT min(recall_at_depth) AS least FROM audit_retrievers WHERE tenant IS NULL HAVING count(*) > 1"
+LOWEST_RECALL_SQL = (
+    "SELECT min(recall_at_depth) AS least FROM audit_retrievers WHERE tenant IS NULL HAVING count(*) > 1"
+)
 
 
 def _implausible_labels_caveat(tables: Tables, depth: int) -> str:
     """Caveat on signs that the judge calls too much relevant; `depth` is the depth of the pool's rankings."""
     medians = [row["median"] for row in statistics.labels(tables).to_pylist() if row["split"] == "all"]
-    relevant_shares = tables.sql(RELEVANT_SHARE)["share"].to_pylist()
-    lowest_recall = tables.sql(LEAST_RECALL)["least"].to_pylist()
+    relevant_shares = tables.sql(RELEVANT_SHARE_SQL)["share"].to_pylist()
+    lowest_recall = tables.sql(LOWEST_RECALL_SQL)["least"].to_pylist()
     recalls = [] if _small_tenants_caveat(tables, depth) else lowest_recall  # trivially high in a small corpus
     signs = [
         *(
@@ -227,7 +229,7 @@ def _short_triplets_caveat(tables: Tables, n_negatives: int) -> str:
 LOST_POSITIVES_SHARE = 0.1
 """Share of training positives without a triplet above which the caveat is shown."""
 
-LOST_POSITIVES = """
+LOST_POSITIVES_SQL = """
     SELECT rows_in AS positives, rows_out AS triplets, reason, dropped FROM funnel
     WHERE step = 'triplets' AND reason IS NOT NULL ORDER BY dropped DESC, reason
 """
@@ -235,7 +237,7 @@ LOST_POSITIVES = """
 
 def _lost_positives_caveat(tables: Tables) -> str:
     """Caveat on train and validation positives that became no triplet, with the reasons, most frequent first."""
-    rows = tables.sql(LOST_POSITIVES).to_pylist()
+    rows = tables.sql(LOST_POSITIVES_SQL).to_pylist()
     if not rows or sum(row["dropped"] for row in rows) <= LOST_POSITIVES_SHARE * rows[0]["positives"]:
         return ""
     reasons = "; ".join(f"{row['dropped']:,} {row['reason']}" for row in rows)
@@ -243,7 +245,7 @@ def _lost_positives_caveat(tables: Tables) -> str:
     return f"Only {counts} training positives became triplets. Reasons for the others: {reasons}."
 
 
-NO_NEGATIVE = Statistic("SELECT count(*) FILTER (len(negative_ids) = 0) AS n FROM triplets")
+NO_NEGATIVE_COUNT = Statistic("SELECT count(*) FILTER (len(negative_ids) = 0) AS n FROM triplets")
 MISSING_DOCUMENTS = Statistic("""
     SELECT count(*) AS pairs, min(positive_id) AS example FROM mined_pairs p
     ANTI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
@@ -260,7 +262,7 @@ def mined_caveats(tables: Tables) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-RANKER = (
+WEAK_RANKER_CAVEAT = (
     "The ranker is the embedded scorer, which is not a language model: on labelled collections its first document is "
     "relevant for 31 to 73 % of the queries. Disable it (relevance.ranker: none), or use a cross-encoder."
 )
@@ -268,7 +270,7 @@ RANKER = (
 
 def weak_ranker(settings: Settings) -> str:
     """Caveat if the embedded scorer ranks the documents of relevance mining; otherwise empty."""
-    return RANKER if settings.relevance.ranker == "judge" and settings.judge.kind == "embedded" else ""
+    return WEAK_RANKER_CAVEAT if settings.relevance.ranker == "judge" and settings.judge.kind == "embedded" else ""
 
 
 def _missing_documents_caveat(tables: Tables) -> str:
@@ -286,11 +288,11 @@ def _missing_documents_caveat(tables: Tables) -> str:
 
 def _no_negative_caveat(tables: Tables) -> str:
     """Caveat on triplets without a negative."""
-    n_triplets = int(NO_NEGATIVE(tables)["n"][0].as_py())
+    n_triplets = int(NO_NEGATIVE_COUNT(tables)["n"][0].as_py())
     return f"{n_triplets:,} triplets have no negative." if n_triplets else ""
 
 
-EXCLUDED_DAYS = """
+EXCLUDED_DAYS_SQL = """
     SELECT state, count(DISTINCT date) AS days, CAST(max(date) AS VARCHAR) AS latest
     FROM log_days WHERE state IN ('held', 'discarded') GROUP BY state ORDER BY state DESC
 """
@@ -298,7 +300,7 @@ EXCLUDED_DAYS = """
 
 def _excluded_days_caveat(tables: Tables) -> str:
     """Caveat on days of the log that the admission stage holds back or that an operator discarded."""
-    rows = tables.sql(EXCLUDED_DAYS).to_pylist() if "log_days" in tables else []
+    rows = tables.sql(EXCLUDED_DAYS_SQL).to_pylist() if "log_days" in tables else []
     counts = [f"{row['days']:,} {STATE_LABELS[row['state']]}" for row in rows]
     return f"Days of the log that are not used: {', '.join(counts)}." if counts else ""
 

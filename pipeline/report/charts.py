@@ -118,6 +118,7 @@ def integer_bins(values: Sequence[int], max_value: int, unit: str, step: int = 5
 
 
 MIN_SPAN = 0.02
+"""Minimum length of a chart's axis, so that tiny differences between estimates do not fill it."""
 
 
 @dataclass(frozen=True)
@@ -221,14 +222,15 @@ def _point_tip(row: Mapping[str, Any], x: str, y: str) -> str:
     return f"{row['setting']}, {x} {number(row[x])}: {row[y]:.4f}{', selected' if row['kept'] else ''}"
 
 
-MEASURES = {"exposures": "faint", "clicks": "a", "queries": "c", "new_queries": "b"}
-SOURCES = {
+DAILY_MEASURES = {"exposures": "faint", "clicks": "a", "queries": "c", "new_queries": "b"}
+# Legend and tone by column of `statistics.nights`.
+PAIR_SOURCES = {
     "click_one_hop": ("one-hop clicks", "a"),
     "relevance_one_hop": ("one-hop relevance", "b"),
     "click_multi_hop": ("multi-hop clicks", "c"),
     "relevance_multi_hop": ("multi-hop relevance", "d"),
 }
-HEIGHT = 52
+DAILY_ROW_HEIGHT = 52
 
 
 def evidence(table: pa.Table, _source: ReportSource) -> list[Chart]:
@@ -236,13 +238,13 @@ def evidence(table: pa.Table, _source: ReportSource) -> list[Chart]:
     days = [day.isoformat() for day in table["date"].to_pylist()]
     bins = _day_bins(days)
     series = []
-    for measure, tone in MEASURES.items():
+    for measure, tone in DAILY_MEASURES.items():
         counts, measure_label = table[measure].to_pylist(), measure.replace("_", " ")
         value = f"{number(sum(counts))} · last day {number(counts[-1])}"
         series.append(Histogram(measure_label, tone, counts, measure_label, value))
     chart = histograms(bins, series, _date_axis(days))
-    legend = [(tone, f"pairs from {source_label}") for source_label, tone in SOURCES.values()]
-    return [Chart([*chart.rows, _new_pairs_row(table, bins)], chart.axis, HEIGHT, legend=legend)]
+    legend = [(tone, f"pairs from {source_label}") for source_label, tone in PAIR_SOURCES.values()]
+    return [Chart([*chart.rows, _new_pairs_row(table, bins)], chart.axis, DAILY_ROW_HEIGHT, legend=legend)]
 
 
 def _day_bins(days: list[str]) -> list[HistogramBin]:
@@ -252,12 +254,12 @@ def _day_bins(days: list[str]) -> list[HistogramBin]:
 
 def _new_pairs_row(table: pa.Table, bins: list[HistogramBin]) -> Row:
     """New pairs per day, stacked by source."""
-    rows = table.select(list(SOURCES)).to_pylist()
+    rows = table.select(list(PAIR_SOURCES)).to_pylist()
     highest = max((sum(row.values()) for row in rows), default=0) or 1
     columns = []
     for day, row in zip(bins, rows, strict=True):
         offset = 0
-        for name, (source_label, tone) in SOURCES.items():
+        for name, (source_label, tone) in PAIR_SOURCES.items():
             if row[name]:
                 bottom, offset = offset, offset + row[name]
                 tip = f"{day.label}: {number(row[name])} pairs from {source_label}"

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.types import Rows
 
-COLUMNS = 6
+MAX_MEASURES = 6
 """Maximum number of measures side by side, so that a table fits 80 columns."""
 
 DIGITS = 4
@@ -84,7 +84,7 @@ def _mean_tables(means: Rows) -> Iterator[tuple[str, Rows]]:
     parts = dict.fromkeys(row["part"] for row in means)
     for part in sorted(parts, key=lambda part: part == "labelled"):
         part_rows = [row for row in means if row["part"] == part]
-        measures = list(dict.fromkeys(row["measure"] for row in part_rows))[:COLUMNS]
+        measures = list(dict.fromkeys(row["measure"] for row in part_rows))[:MAX_MEASURES]
         systems = dict.fromkeys(row["system"] for row in part_rows)
         rows = [_row(part_rows, system, measures, "value") for system in systems]
         yield f"{part}: {part_rows[0]['queries']:,} queries", [*rows, _row(part_rows, None, measures, "ceiling")]

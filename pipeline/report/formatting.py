@@ -4,8 +4,8 @@ import re
 from datetime import date
 
 UNKNOWN = "unknown"
-_TURNS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
-_BAD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+_INVALID_HTML = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def number(value: object) -> str:
@@ -62,12 +62,12 @@ def duration(seconds: float) -> str:
 
 def clean(text: str) -> str:
     """Replace characters that HTML does not allow: controls, surrogates and noncharacters."""
-    return _BAD.sub("�", text)
+    return _INVALID_HTML.sub("�", text)
 
 
-def level(text: str) -> str:
+def strip_bidi_controls(text: str) -> str:
     """Remove bidirectional control characters, which a quoted untrusted text may contain."""
-    return text.translate(_TURNS)
+    return text.translate(_BIDI_CONTROLS)
 
 
 def first(text: str, characters: int) -> str:

@@ -8,14 +8,14 @@ from darklode.pipeline.report.figure import FigureSection, FilledFigure
 from darklode.pipeline.report.source import ReportSource
 from darklode.pipeline.report.summary import header
 
-SHOWN = (
+FIGURE_KEYS = (
     "log-days release validation mined-triplets triplets labels audit-retrievers evaluation online nights funnel "
     "stages cost"
 ).split()
 """Keys of the report's figures in the order of this page: decisions first."""
 
 # Files that the page links to, with their labels.
-FILES = {
+LINKED_FILES = {
     "report.html": "report",
     "README.md": "dataset card",
     "tables/triplets": "triplets (Parquet)",
@@ -31,10 +31,10 @@ def operator_page(
     Args:
         run_url: the run's folder, or its address with a scheme such as `s3://`.
         source: data of the run.
-        sections: sections of the report with their figures; only figures in SHOWN are used.
+        sections: sections of the report with their figures; only figures in FIGURE_KEYS are used.
     """
     figures = {figure.figure.key: figure for _, section_figures in sections for figure in section_figures}
-    shown_figures = [figures[key] for key in SHOWN if key in figures]
+    shown_figures = [figures[key] for key in FIGURE_KEYS if key in figures]
     tables = ((figure.figure.title, figure.table, "") for figure in shown_figures)  # notes describe drawings: omitted
     return document([*_opening(source), _file_links(run_url)], tables, [])
 
@@ -58,4 +58,4 @@ def _opening(source: ReportSource) -> Iterator[str]:
 def _file_links(run_url: str) -> str:
     """List of links to the run's files."""
     root = run_url if "://" in run_url else f"file://{quote(run_url)}"
-    return "\n".join(f"- [{label}](<{root}/{name}>): `{cell(run_url)}/{name}`" for name, label in FILES.items())
+    return "\n".join(f"- [{label}](<{root}/{name}>): `{cell(run_url)}/{name}`" for name, label in LINKED_FILES.items())

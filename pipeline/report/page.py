@@ -70,7 +70,7 @@ def filled_sections(
             yield section, figures
 
 
-FILE = "report.html"
+REPORT_FILE = "report.html"
 TEMPLATES = files("darklode.pipeline.report").joinpath("templates")
 STYLES = ("style.css", "texts.css")
 

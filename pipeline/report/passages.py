@@ -18,26 +18,28 @@ EXCERPT = 260
 Key = tuple[str, str, str]
 """Tenant, query_id, and chunk_id (doc_id in a mined run)."""
 
-_CHUNKS = f"""
-    SELECT w.*, c.doc_id, c.title, c.heading, {BEGINS_FENCED_SQL} AS fenced FROM wanted w
-    LEFT JOIN chunks c ON c.tenant = w.tenant AND c.chunk_id = w.id
+# The queries below read `requested_texts`, which `Passages` registers: tenant, query_id and id of the texts it needs.
+_CHUNK_PASSAGES_SQL = f"""
+    SELECT requested.*, c.doc_id, c.title, c.heading, {BEGINS_FENCED_SQL} AS fenced FROM requested_texts requested
+    LEFT JOIN chunks c ON c.tenant = requested.tenant AND c.chunk_id = requested.id
     LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
 """
-_DOCUMENTS = """
-    SELECT w.*, w.id AS doc_id, d.title, CAST(NULL AS VARCHAR) AS heading, false AS fenced FROM wanted w
-    LEFT JOIN documents d ON d.tenant = w.tenant AND d.doc_id = w.id
+_DOCUMENT_PASSAGES_SQL = """
+    SELECT requested.*, requested.id AS doc_id, d.title, CAST(NULL AS VARCHAR) AS heading, false AS fenced
+    FROM requested_texts requested
+    LEFT JOIN documents d ON d.tenant = requested.tenant AND d.doc_id = requested.id
 """
-_JUDGED = "SELECT tenant, query_id, chunk_id AS id, probability FROM verdicts"
-_MINED = """
+_CHUNK_PROBABILITIES_SQL = "SELECT tenant, query_id, chunk_id AS id, probability FROM verdicts"
+_MINED_PROBABILITIES_SQL = """
     SELECT tenant, query_id, positive_id AS id, probability FROM mined_verdicts UNION ALL
     SELECT tenant, query_id, negative_id, negative_probability FROM mined_verdicts
 """
-_KNOWN = """
-    WITH judged AS (
+_PASSAGES_SQL = """
+    WITH probabilities AS (
         SELECT tenant, query_id, id, max(probability) AS probability
-        FROM ({judged}) SEMI JOIN wanted USING (tenant, query_id, id) GROUP BY ALL
+        FROM ({probabilities}) SEMI JOIN requested_texts USING (tenant, query_id, id) GROUP BY ALL
     )
-    SELECT p.*, j.probability FROM ({passages}) p LEFT JOIN judged j USING (tenant, query_id, id)
+    SELECT p.*, highest.probability FROM ({passages}) p LEFT JOIN probabilities highest USING (tenant, query_id, id)
 """
 
 
@@ -54,10 +56,14 @@ class Passages:
         key_table = pa.Table.from_pylist(
             rows, pa.schema([(name, pa.string()) for name in ("tenant", "query_id", "id")])
         )
-        judged, passages = (_MINED, _DOCUMENTS) if source.mined else (_JUDGED, _CHUNKS)
-        sql = _KNOWN.format(judged=judged, passages=passages)
+        probabilities, passages = (
+            (_MINED_PROBABILITIES_SQL, _DOCUMENT_PASSAGES_SQL)
+            if source.mined
+            else (_CHUNK_PROBABILITIES_SQL, _CHUNK_PASSAGES_SQL)
+        )
+        sql = _PASSAGES_SQL.format(probabilities=probabilities, passages=passages)
         with source.tables.connect(sql) as connection:
-            connection.register("wanted", key_table)
+            connection.register("requested_texts", key_table)
             text_rows = connection.sql(sql).to_arrow_table().to_pylist()
         self._row_by_key: dict[Key, dict[str, Any]] = {
             (row["tenant"], row["query_id"], row["id"]): row for row in text_rows

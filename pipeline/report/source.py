@@ -14,7 +14,7 @@ from darklode.schemas.run_inputs import INPUTS
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 
-TRAINED = {"adapter", "tenant-adapters", "comparison", "towers"}
+ENCODER_KINDS = {"adapter", "tenant-adapters", "comparison", "towers"}
 """Kinds of folders with an encoder trained on runs."""
 
 
@@ -57,7 +57,7 @@ def open_source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Ite
     inputs = run.store.read_object(INPUTS)
     kind, encoder = inputs.get("kind"), inputs.get("encoder")
     mined = "impressions" in written_tables or kind == "mined"
-    adapted = f"adapted from {encoder} by {settings.adapt.method}" if kind in TRAINED else ""
+    adapted = f"adapted from {encoder} by {settings.adapt.method}" if kind in ENCODER_KINDS else ""
     if "distillation_trials" in written_tables:
         adapted = f"distilled from {encoder}"
     units = {
@@ -80,9 +80,10 @@ def open_source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Ite
         )
 
 
-COMPLETE = "complete"
-MISSING = "incomplete"
-OUTDATED = "outdated: its input tables have changed"
+# States of a stage. An outdated stage is complete, but a table that it read has been written again since.
+STATE_COMPLETE = "complete"
+STATE_INCOMPLETE = "incomplete"
+STATE_OUTDATED = "outdated: its input tables have changed"
 
 
 def valid_stages(source: ReportSource) -> dict[str, str]:
@@ -96,15 +97,15 @@ def valid_stages(source: ReportSource) -> dict[str, str]:
 
 def incomplete(source: ReportSource) -> dict[str, str]:
     """States of incomplete and outdated stages."""
-    return {stage: state for stage, state in valid_stages(source).items() if state != COMPLETE}
+    return {stage: state for stage, state in valid_stages(source).items() if state != STATE_COMPLETE}
 
 
 def _state(source: ReportSource, stage: str) -> str:
     manifest = source.manifests.get(stage)
     if manifest is None:
         units = source.units.get(stage, 0)
-        return f"{MISSING}; {units:,} work units done" if units else MISSING
-    return COMPLETE if _has_valid_inputs(source, manifest) else OUTDATED
+        return f"{STATE_INCOMPLETE}; {units:,} work units done" if units else STATE_INCOMPLETE
+    return STATE_COMPLETE if _has_valid_inputs(source, manifest) else STATE_OUTDATED
 
 
 def _has_valid_inputs(source: ReportSource, manifest: Manifest) -> bool:
@@ -115,12 +116,14 @@ def _has_valid_inputs(source: ReportSource, manifest: Manifest) -> bool:
     )
 
 
-FITTED = "SELECT tenant, fitted_threshold FROM calibration WHERE fitted_threshold IS NOT NULL ORDER BY tenant"
+FITTED_THRESHOLDS_SQL = (
+    "SELECT tenant, fitted_threshold FROM calibration WHERE fitted_threshold IS NOT NULL ORDER BY tenant"
+)
 
 
 def thresholds(source: ReportSource) -> pa.Table:
     """Tenant and threshold: a row per tenant if it was fitted, otherwise one row with a null tenant."""
     judge = source.settings.judge
     if judge.threshold == "fitted" and not source.mined:
-        return source.tables.sql(FITTED).rename_columns(["tenant", "threshold"])
+        return source.tables.sql(FITTED_THRESHOLDS_SQL).rename_columns(["tenant", "threshold"])
     return pa.table({"tenant": pa.array([None], pa.string()), "threshold": [float(judge.cut)]})

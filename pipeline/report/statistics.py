@@ -5,7 +5,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.report.statistic import Statistic
 
-JUDGES = """
+VERDICT_COUNTS_SQL = """
     SELECT judge_id, count(*) AS verdicts,
            count(*) FILTER (relevant) AS relevant,
            count(*) FILTER (NOT relevant) AS not_relevant,
@@ -70,13 +70,13 @@ missing_probabilities = Statistic("""
 """)
 """Labels without a probability, counted by reason; `labels` is the number of all labels."""
 
-judges = Statistic(JUDGES.format(table="verdicts"))
+judges = Statistic(VERDICT_COUNTS_SQL.format(table="verdicts"))
 """Verdicts per judge_id: relevant, not_relevant and unreadable ones.
 
 `contradicted` counts labels that the log-probabilities contradict; null for judges without log-probabilities.
 """
 
-members = Statistic(JUDGES.format(table="panel_verdicts"))
+members = Statistic(VERDICT_COUNTS_SQL.format(table="panel_verdicts"))
 """The same counts as `judges`, for the single members of a panel of judges."""
 
 calibration = Statistic("SELECT * FROM calibration ORDER BY tenant")
@@ -143,16 +143,17 @@ triplets = Statistic("""
 audit_retrievers = Statistic("SELECT * FROM audit_retrievers ORDER BY tenant NULLS FIRST, recall DESC, retriever")
 """The table `audit_retrievers`, with the rows of all tenants together first, and best recall first."""
 
-SHALLOW = """
+RECALL_AT_10_SQL = """
     WITH positives AS (SELECT tenant, query_id, chunk_id FROM qrels WHERE relevance > 0),
-    answered AS (SELECT tenant, query_id, count(*) AS positives FROM positives GROUP BY ALL),
+    answered_queries AS (SELECT tenant, query_id, count(*) AS positives FROM positives GROUP BY ALL),
     recalls AS (
-        SELECT retriever, positives, count(*) / positives AS n
+        SELECT retriever, positives, count(*) / positives AS recall_sum
         FROM positives JOIN (FROM rankings WHERE rank <= 10) USING (tenant, query_id, chunk_id)
-        JOIN answered USING (tenant, query_id) GROUP BY retriever, positives
+        JOIN answered_queries USING (tenant, query_id) GROUP BY retriever, positives
     )
     SELECT retriever,
-           coalesce(list_sum(list(n ORDER BY positives)), 0) / nullif((SELECT count(*) FROM answered), 0) AS recall
+           coalesce(list_sum(list(recall_sum ORDER BY positives)), 0)
+               / nullif((SELECT count(*) FROM answered_queries), 0) AS recall
     FROM (SELECT DISTINCT retriever FROM rankings) LEFT JOIN recalls USING (retriever)
     GROUP BY retriever ORDER BY retriever
 """
@@ -162,14 +163,14 @@ Sums of recalls are added in the order of the number of positives: the last digi
 In a small corpus, recall at the pool's depth does not distinguish retrievers: each list contains much of the corpus.
 """
 
-audit_with_shallow = Statistic(f"""
-    SELECT audited.*, CASE WHEN tenant IS NULL THEN ten.recall END AS recall_at_10
-    FROM audit_retrievers audited LEFT JOIN ({SHALLOW}) ten USING (retriever)
+audit_with_recall_at_10 = Statistic(f"""
+    SELECT audited.*, CASE WHEN tenant IS NULL THEN shallow_recalls.recall END AS recall_at_10
+    FROM audit_retrievers audited LEFT JOIN ({RECALL_AT_10_SQL}) shallow_recalls USING (retriever)
     ORDER BY tenant IS NOT NULL, max(queries) OVER (PARTITION BY tenant) DESC, tenant, audited.recall DESC, retriever
 """)
 """The table `audit_retrievers` with Recall@10 over all tenants (null for single tenants); largest tenants first."""
 
-OVERLAP = """
+OVERLAP_MATRIX_SQL = """
     PIVOT (SELECT retriever, other, jaccard FROM audit_overlap) ON other USING first(jaccard) ORDER BY retriever
 """
 
@@ -180,7 +181,8 @@ def audit_overlap(tables: Tables) -> pa.Table:
     Args:
         tables: `duckdb_views.all_tables` of an audited run. Without rows in `audit_overlap` the result is empty.
     """
-    return tables.sql(OVERLAP if tables.rows("audit_overlap") else "FROM audit_overlap")  # no columns, no pivot
+    # PIVOT needs at least one row to make columns from.
+    return tables.sql(OVERLAP_MATRIX_SQL if tables.rows("audit_overlap") else "FROM audit_overlap")
 
 
 held_out = Statistic("""
@@ -219,7 +221,7 @@ nights = Statistic("""
     WITH evidence AS (
         SELECT date, sum(exposures) AS exposures, sum(clicks) AS clicks, count(DISTINCT query_id) AS queries
         FROM click_evidence GROUP BY date
-    ), news AS (SELECT date, count(*) AS new_queries FROM log_queries GROUP BY date),
+    ), new_query_counts AS (SELECT date, count(*) AS new_queries FROM log_queries GROUP BY date),
     pairs AS (
         SELECT date, count(*) FILTER (source = 'click_one_hop') AS click_one_hop,
                count(*) FILTER (source = 'click_multi_hop') AS click_multi_hop,
@@ -231,7 +233,7 @@ nights = Statistic("""
            coalesce(new_queries, 0) AS new_queries, coalesce(click_one_hop, 0) AS click_one_hop,
            coalesce(click_multi_hop, 0) AS click_multi_hop, coalesce(relevance_one_hop, 0) AS relevance_one_hop,
            coalesce(relevance_multi_hop, 0) AS relevance_multi_hop
-    FROM evidence LEFT JOIN news USING (date) LEFT JOIN pairs USING (date) ORDER BY date
+    FROM evidence LEFT JOIN new_query_counts USING (date) LEFT JOIN pairs USING (date) ORDER BY date
 """)
 """Impressions, clicks and queries per day of the log, and new pairs by source."""
 
@@ -253,19 +255,19 @@ def _wilson(hits: str, n: str) -> str:
     )
 
 
-confirmed = Statistic(f"""
-    WITH counted AS (
+verified_shares = Statistic(f"""
+    WITH verdict_counts AS (
         SELECT source, tier, judge_id, count(relevant) AS positives, count(*) FILTER (relevant) AS relevant,
                count(negative_relevant) AS negatives, count(*) FILTER (negative_relevant) AS of_negatives
         FROM (SELECT *, unnest(tiers) AS tier FROM mined_verdicts) GROUP BY source, tier, judge_id
     )
     SELECT source, tier, positives, {_wilson("relevant", "positives")},
            negatives, {_wilson("of_negatives", "negatives")}, judge_id
-    FROM counted ORDER BY source, list_position(['small', 'median', 'large'], tier), judge_id
+    FROM verdict_counts ORDER BY source, list_position(['small', 'median', 'large'], tier), judge_id
 """)
 """Shares of positives and negatives that the judge calls relevant, by source and tier, with 95 % intervals."""
 
-lenders = Statistic("""
+association_counts = Statistic("""
     WITH lenders AS (SELECT kind, count(*) AS n FROM associations GROUP BY tenant, query_id, kind)
     SELECT kind, count(*) AS queries, CAST(sum(n) AS BIGINT) AS associations, avg(n) AS mean, max(n) AS max,
            CAST(sum(CASE WHEN $1 > 0 THEN greatest(n - $1, 0) ELSE 0 END) AS BIGINT) AS beyond_the_cap
@@ -321,24 +323,25 @@ def _format_interval(name: str, digits: int = 3) -> str:
 
 
 # Columns that all tables of validation figures have.
-_FIGURES = f"""
+_VALIDATION_COLUMNS_SQL = f"""
     labelled, queries, {_format_interval("precision")}, {_format_interval("recall")},
     {_format_interval("missed", 0)}, {_format_interval("kappa")}
 """
 
 validated = Statistic(f"""
-    SELECT {_FIGURES}, {_format_interval("sample_kappa")}, {_format_interval("weighted_kappa")}, null_rate
+    SELECT {_VALIDATION_COLUMNS_SQL}, {_format_interval("sample_kappa")}, {_format_interval("weighted_kappa")},
+           null_rate
     FROM validation WHERE tenant IS NULL AND retriever IS NULL
 """)
 """Agreement of judge and people for the whole run, with 95 % intervals, as text; empty without validation."""
 
 validated_by_tenant = Statistic(
-    f"SELECT tenant, {_FIGURES}, null_rate FROM validation WHERE tenant IS NOT NULL ORDER BY tenant"
+    f"SELECT tenant, {_VALIDATION_COLUMNS_SQL}, null_rate FROM validation WHERE tenant IS NOT NULL ORDER BY tenant"
 )
 """The figures of `validated` for each tenant; empty if there is only one tenant."""
 
 validated_by_retriever = Statistic(
-    f"SELECT retriever, {_FIGURES} FROM validation WHERE retriever IS NOT NULL ORDER BY retriever"
+    f"SELECT retriever, {_VALIDATION_COLUMNS_SQL} FROM validation WHERE retriever IS NOT NULL ORDER BY retriever"
 )
 """The figures of `validated` for the pairs that each retriever found."""
 

@@ -5,26 +5,26 @@ from dataclasses import dataclass
 
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import caveats, mined_caveats, weak_ranker
-from darklode.pipeline.report.formatting import level, number
+from darklode.pipeline.report.formatting import number, strip_bidi_controls
 from darklode.pipeline.report.source import ReportSource, incomplete
 
 MAX_JUDGES = 6
 
-NO_LLM = (
+WEAK_LABELS_TEXT = (
     "The labels come from the embedded scorer, not from an LLM. They show how Darklode works but are too weak to "
     "rely on: do not compare neural retrievers with them, and do not publish them as a benchmark. For better labels, "
     "use --preset local, or an LLM judge (judge.kind: llm)."
 )
-NO_LLM_TITLE = "Weak labels from the embedded scorer"
-CLICKS_TITLE = "Clicks are not relevance judgments"
-CLICKS = (
+WEAK_LABELS_TITLE = "Weak labels from the embedded scorer"
+CLICK_LABELS_TITLE = "Clicks are not relevance judgments"
+CLICK_LABELS_TEXT = (
     "A positive is a document that was clicked, that a ranker put first, or that comes from an associated query; a "
     "negative was shown but never clicked, or ranked lower. Nobody has read them."
 )
-WEAK, NOT_JUDGED = "weak labels", "clicks, not judgments"
+WEAK_LABELS_BADGE, CLICK_LABELS_BADGE = "weak labels", "clicks, not judgments"
 UNFINISHED_TITLE = "This run is incomplete"
 
-BENCHMARK = {
+BENCHMARK_SIZES = {
     "documents": "documents",
     "chunks": "chunks",
     "raw_queries": "raw queries",
@@ -33,7 +33,7 @@ BENCHMARK = {
     "verdicts": "verdicts",
     "triplets": "triplets",
 }
-MINED = {
+MINED_SIZES = {
     "documents": "documents",
     "impressions": "impressions",
     "log_queries": "queries in the log",
@@ -46,20 +46,20 @@ ADAPTED_CAVEATS = (
     "Texts without a label count as not relevant; compare Judged@10, the share of the top 10 that has a label.",
     "Document vectors and index are unchanged: use this encoder for queries only, with its base encoder's index.",
 )
-ADAPTED = {
+ADAPTED_SIZES_SQL = {
     "training queries": "SELECT count(*) AS n FROM adaptation_queries WHERE split = 'train'",
     "validation queries": "SELECT count(*) AS n FROM adaptation_queries WHERE split = 'validation'",
     "test queries": "SELECT count(*) AS n FROM adaptation_queries WHERE split = 'test'",
     "texts searched": "SELECT count(*) AS n FROM adaptation_texts",
     "trials": "SELECT count(DISTINCT trial) AS n FROM adaptation_trials",
 }
-DISTILLED = {
+DISTILLED_SIZES_SQL = {
     "training queries": "SELECT count(*) AS n FROM tower_queries WHERE split = 'train'",
     "held-out queries": "SELECT count(*) AS n FROM tower_queries WHERE split = 'validation'",
     "unseen queries": "SELECT count(*) AS n FROM tower_queries WHERE split = 'unseen'",
     "trials": "SELECT count(*) AS n FROM distillation_trials",
 }
-GENERATED = {
+GENERATED_SIZES_SQL = {
     "documents": "SELECT count(*) AS n FROM generation_documents",
     "texts with queries": "SELECT count(*) AS n FROM generation_texts",
     "generated queries": "SELECT count(*) AS n FROM written_queries WHERE text IS NOT NULL",
@@ -69,7 +69,7 @@ GENERATED_CAVEATS = (
     "The queries are synthetic and belong to the train split; measure the gain of a model on real queries only.",
     "If the same language model generates and judges the queries, its verdicts are not independent.",
 )
-LAWS = {
+LAWS_SIZES_SQL = {
     "encoders trained": """
         SELECT count(DISTINCT (coalesce(encoder_id, encoder), source, size, parameters, seed)) AS n
         FROM law_points WHERE size > 0
@@ -77,8 +77,8 @@ LAWS = {
     "laws found": "SELECT count(*) FILTER (verdict = 'law') AS n FROM law_verdicts",
     "laws tested": "SELECT count(*) AS n FROM law_verdicts",
 }
-VERIFIERS = "SELECT DISTINCT judge_id FROM mined_verdicts ORDER BY judge_id"
-POSITIVES = "SELECT count(*) AS n FROM qrels WHERE relevance > 0"
+MINED_JUDGES_SQL = "SELECT DISTINCT judge_id FROM mined_verdicts ORDER BY judge_id"
+POSITIVES_SQL = "SELECT count(*) AS n FROM qrels WHERE relevance > 0"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class PageHeader:
 def header(source: ReportSource) -> PageHeader:
     """Collect the header of a run."""
     judges = statistics.judges(source.tables)["judge_id"].to_pylist()
-    judges += source.tables.sql(VERIFIERS)["judge_id"].to_pylist()
+    judges += source.tables.sql(MINED_JUDGES_SQL)["judge_id"].to_pylist()
     weak = [judge for judge in judges if judge.startswith("embedded")]
     return PageHeader(
         source.name,
@@ -118,7 +118,7 @@ def header(source: ReportSource) -> PageHeader:
         judges[:MAX_JUDGES],
         max(0, len(judges) - MAX_JUDGES),
         list(_warnings(source, weak)),
-        WEAK if weak else NOT_JUDGED if source.mined else "",
+        WEAK_LABELS_BADGE if weak else CLICK_LABELS_BADGE if source.mined else "",
     )
 
 
@@ -142,21 +142,21 @@ def _sizes(source: ReportSource) -> Iterator[tuple[str, str]]:
         for label, sql in count_queries.items():
             yield label, number(source.tables.sql(sql)["n"][0].as_py())
         return
-    for table, label in (MINED if source.mined else BENCHMARK).items():
+    for table, label in (MINED_SIZES if source.mined else BENCHMARK_SIZES).items():
         if table in source.written_tables:
             if table == "triplets" and "qrels" in source.written_tables:
-                yield "positives", number(source.tables.sql(POSITIVES)["n"][0].as_py())
+                yield "positives", number(source.tables.sql(POSITIVES_SQL)["n"][0].as_py())
             yield label, number(source.tables.rows(table))
 
 
 def _count_queries(source: ReportSource) -> dict[str, str]:
     """SQL of the sizes by label for folders that are neither benchmark nor mined run; otherwise empty."""
     if source.laws:
-        return LAWS
+        return LAWS_SIZES_SQL
     if source.generated:
-        return GENERATED
+        return GENERATED_SIZES_SQL
     if source.adapted:
-        return DISTILLED if "tower_queries" in source.written_tables else ADAPTED
+        return DISTILLED_SIZES_SQL if "tower_queries" in source.written_tables else ADAPTED_SIZES_SQL
     return {}
 
 
@@ -168,12 +168,12 @@ def _warnings(source: ReportSource, weak: Sequence[str]) -> Iterator[Notice]:
     if source.adapted:
         yield from _decision_notices(source)
     if weak:
-        yield Notice(NO_LLM_TITLE, NO_LLM)
+        yield Notice(WEAK_LABELS_TITLE, WEAK_LABELS_TEXT)
     if source.mined:
-        yield Notice(CLICKS_TITLE, f"{CLICKS} {weak_ranker(source.settings)}".rstrip())
+        yield Notice(CLICK_LABELS_TITLE, f"{CLICK_LABELS_TEXT} {weak_ranker(source.settings)}".rstrip())
     caveat_text = _caveats(source)
     if caveat_text:
-        yield Notice("Known limitations", "", [level(sentence) for sentence in caveat_text], loud=False)
+        yield Notice("Known limitations", "", [strip_bidi_controls(sentence) for sentence in caveat_text], loud=False)
 
 
 def _decision_notices(source: ReportSource) -> Iterator[Notice]:
@@ -181,7 +181,7 @@ def _decision_notices(source: ReportSource) -> Iterator[Notice]:
     for row in source.tables.read("adapter_verdict").to_pylist():
         is_base = row["shipped"] == "base"
         title = "Not adapted: the base encoder is released" if is_base else "The adapted encoder is released"
-        reason = level(row["reason"])
+        reason = strip_bidi_controls(row["reason"])
         yield Notice(title, f"{reason[:1].upper()}{reason[1:]}.", loud=is_base)
 
 

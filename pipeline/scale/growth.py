@@ -24,7 +24,7 @@ MAX_HALF_WIDTH = 0.5
 ASSUMED_HALF_WIDTH = 0.15
 """Half-width of the interval of an assumed exponent of 1."""
 
-_EXPONENTS = (0.05, 3.0)
+_EXPONENT_BOUNDS = (0.05, 3.0)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _fit_linear(x: Floats, y: Floats) -> Growth:
 
 
 def _fit_power_law(x: Floats, y: Floats) -> Growth:
-    low, high = [-30.0, -60.0, _EXPONENTS[0]], [float(np.log(y.min())), 60.0, _EXPONENTS[1]]
+    low, high = [-30.0, -60.0, _EXPONENT_BOUNDS[0]], [float(np.log(y.min())), 60.0, _EXPONENT_BOUNDS[1]]
     starts = [
         [np.log(y.min()) - 1.0, np.log(y[-1]) - exponent * np.log(x[-1]), exponent] for exponent in (0.5, 1.0, 1.5)
     ]

@@ -11,22 +11,22 @@ from darklode.pipeline.base.types import Row
 from darklode.pipeline.scale.measurements import Measured, StageCosts
 from darklode.schemas.scale import Hardware
 
-CHUNK = 500.0
+CHUNK_CHARACTERS = 500.0
 """Characters per chunk (`chunk.size`)."""
 
 MAX_EXPONENT = 1.15
 """A stage with a larger exponent does not scale."""
 
 HOUR, GB, MB = 3600.0, 1e9, 1e6
-SEARCH = "search "
+SEARCH_PREFIX = "search "
 """Prefix of the search stages, before the retriever's name; the fit stages have the prefix `fit `."""
 
-LLM_JUDGE = "judge llm"
-EMBED, EXACT = "embed", "search vectors"
-SEMANTIC_CODEBOOKS, INDEX = "semantic_codebooks", "index"
+LLM_JUDGE_STAGE = "judge llm"
+EMBED_STAGE, EXACT_SEARCH_STAGE = "embed", "search vectors"
+CODEBOOKS_STAGE, INDEX_STAGE = "semantic_codebooks", "index"
 KEY_BYTES = 16
 """Bytes per vector in the embedding cache in addition to its numbers."""
-DISTRIBUTED = (
+DISTRIBUTED_PREFIXES = (
     "chunk", "embed", "fit ", "search ", "judge llm", "triplets",
     "click_evidence", "weight_terms", "associate", "mined_pairs", "semantic_ids",
 )  # fmt: skip
@@ -112,7 +112,9 @@ def as_rows(rows: list[PlannedStage]) -> list[Row]:
 
 
 def _check(measured: Measured, hardware: Hardware) -> None:
-    retrievers = {stage.name.removeprefix(SEARCH) for stage in measured.stages if stage.name.startswith(SEARCH)}
+    retrievers = {
+        stage.name.removeprefix(SEARCH_PREFIX) for stage in measured.stages if stage.name.startswith(SEARCH_PREFIX)
+    }
     unknown = sorted(set(hardware.work.retrievers) - retrievers)
     if unknown:
         raise SettingsError(
@@ -125,9 +127,9 @@ def _check(measured: Measured, hardware: Hardware) -> None:
 def _selected_stages(measured: Measured, hardware: Hardware) -> Iterator[StageCosts]:
     """Stages of the selected retrievers and encoders, the LLM judge, and all other stages."""
     names = {f"{kind} {name}" for name in hardware.work.retrievers for kind in ("fit", "search")}
-    encoding = {EMBED, EXACT} if hardware.encoders else set()
+    encoding = {EMBED_STAGE, EXACT_SEARCH_STAGE} if hardware.encoders else set()
     for stage in measured.stages:
-        is_retriever = stage.name.startswith(("fit ", SEARCH)) or stage.name == EMBED
+        is_retriever = stage.name.startswith(("fit ", SEARCH_PREFIX)) or stage.name == EMBED_STAGE
         is_unused_index = stage.job == "index" and not hardware.encoders
         if stage.name != "judge" and not is_unused_index and (not is_retriever or stage.name in names | encoding):
             yield stage
@@ -137,7 +139,7 @@ def _sizes(measured: Measured, hardware: Hardware, documents: float, queries: fl
     work, shares = hardware.work, measured.shares
     n_kept = queries * (work.kept or shares.kept)
     return {
-        "chunks": documents * max(work.characters / CHUNK, 1.0),
+        "chunks": documents * max(work.characters / CHUNK_CHARACTERS, 1.0),
         "raw_queries": queries,
         "queries": n_kept,
         "pairs": n_kept * (work.candidates or shares.candidates),
@@ -147,15 +149,15 @@ def _sizes(measured: Measured, hardware: Hardware, documents: float, queries: fl
 
 def _plan_stage(stage: StageCosts, measured: Measured, hardware: Hardware, sizes: Mapping[str, float]) -> PlannedStage:
     machines, tenants = hardware.machines, hardware.work.tenants
-    judged_share = hardware.work.judged if stage.name == LLM_JUDGE else 1.0
+    judged_share = hardware.work.judged if stage.name == LLM_JUDGE_STAGE else 1.0
     size = sizes[stage.per] / tenants * judged_share
     ratios = _ratios(stage, measured, hardware)
     multiplier = (sizes[stage.times] / tenants if stage.times else 1.0) * tenants * sum(ratios) / HOUR / machines.speed
     cpu_hours, (low, high) = stage.growth.cost_at(size) * multiplier, stage.growth.span(size)
     memory_gb = stage.megabytes(size, max(ratios)) * MB / GB
     n_machines, wall_hours = _wall_hours(stage.name, cpu_hours, memory_gb, hardware)
-    gpu_hours, gpu_wall_hours = _gpu_hours(hardware, sizes) if stage.name == EMBED else (0.0, 0.0)
-    tokens, token_price = _tokens(measured, hardware, sizes) if stage.name == LLM_JUDGE else (0.0, 0.0)
+    gpu_hours, gpu_wall_hours = _gpu_hours(hardware, sizes) if stage.name == EMBED_STAGE else (0.0, 0.0)
+    tokens, token_price = _tokens(measured, hardware, sizes) if stage.name == LLM_JUDGE_STAGE else (0.0, 0.0)
     wall_hours = max(wall_hours, gpu_wall_hours)
     money = wall_hours * n_machines * machines.price_per_hour + token_price
     money += gpu_hours * hardware.gpus.price_per_hour if hardware.gpus else 0.0
@@ -186,7 +188,7 @@ def _plan_stage(stage: StageCosts, measured: Measured, hardware: Hardware, sizes
 
 
 def _handles_vectors(stage: StageCosts) -> bool:
-    return stage.job == "index" or stage.name in (EMBED, EXACT)
+    return stage.job == "index" or stage.name in (EMBED_STAGE, EXACT_SEARCH_STAGE)
 
 
 def _ratios(stage: StageCosts, measured: Measured, hardware: Hardware) -> list[float]:
@@ -203,11 +205,11 @@ def _bytes_written(stage: StageCosts, size: float, measured: Measured, hardware:
         return total_bytes
     vector_bytes, row = 0.0, vectors.dimensions * vectors.bytes_per_number + KEY_BYTES
     for encoder in hardware.encoders.values():
-        if stage.name == EMBED:
+        if stage.name == EMBED_STAGE:
             vector_bytes += total_bytes * (encoder.dimensions * encoder.bytes_per_number + KEY_BYTES) / row
-        elif stage.name == SEMANTIC_CODEBOOKS:
+        elif stage.name == CODEBOOKS_STAGE:
             vector_bytes += total_bytes * encoder.dimensions / vectors.dimensions
-        elif stage.name == INDEX:
+        elif stage.name == INDEX_STAGE:
             vector_bytes += max(total_bytes + size * (encoder.dimensions - vectors.dimensions), 0.0)
         else:
             vector_bytes += total_bytes
@@ -218,7 +220,7 @@ def _wall_hours(name: str, hours: float, memory: float, hardware: Hardware) -> t
     """Number of machines used at once, and wall-clock hours, with one-core processes limited by memory."""
     machines, tenants = hardware.machines, hardware.work.tenants
     processes = max(min(machines.cores, int(machines.memory_gb / memory)), 1)
-    if name.startswith(DISTRIBUTED):
+    if name.startswith(DISTRIBUTED_PREFIXES):
         return machines.count, hours / (machines.count * processes)
     waves = ceil(tenants / (machines.count * processes))
     return min(machines.count, ceil(tenants / processes)), waves * hours / tenants

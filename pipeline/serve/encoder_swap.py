@@ -18,7 +18,7 @@ from darklode.schemas.adaptation_tables import ENCODER_SWAP
 ENCODER_SWAP_STAGE = Stage("encoder_swap", 2, (), (ENCODER_SWAP.name,))
 
 DEPTH, MAX_TITLES = 10, 3
-ORDER = [("overlap", "ascending"), ("searches", "descending"), ("query", "ascending")]
+SORT_ORDER = [("overlap", "ascending"), ("searches", "descending"), ("query", "ascending")]
 
 
 def swap(live: pa.Table, output: Output, *, index: TenantIndex, base: Factory, adapted: Factory) -> None:
@@ -37,7 +37,7 @@ def swap(live: pa.Table, output: Output, *, index: TenantIndex, base: Factory, a
         parts.append(_compare_systems(block, index, base, adapted))
         output.progress(start + block.num_rows, live.num_rows)
     rows = pa.concat_tables([ENCODER_SWAP.empty(), *parts])
-    output.write(ENCODER_SWAP.name, rows.sort_by(ORDER))
+    output.write(ENCODER_SWAP.name, rows.sort_by(SORT_ORDER))
     output.count(FunnelStep("encoder_swap", "queries", live.num_rows, "queries", rows.num_rows))
 
 
@@ -100,7 +100,7 @@ def most_changed(rows: pa.Table, queries: int) -> pa.Table:
         | {"goes": _only_in(row, "base", "adapted"), "comes": _only_in(row, "adapted", "base")}
         for row in changed
     ]
-    return pa.Table.from_pylist(lines, CHANGES)
+    return pa.Table.from_pylist(lines, CHANGES_SCHEMA)
 
 
 def _only_in(row: Mapping[str, Any], system: str, other: str) -> str:
@@ -109,7 +109,7 @@ def _only_in(row: Mapping[str, Any], system: str, other: str) -> str:
     return "; ".join(dict.fromkeys(titles[:MAX_TITLES])) or "nothing"
 
 
-CHANGES = pa.schema(
+CHANGES_SCHEMA = pa.schema(
     [
         ("query", pa.string()),
         ("searches", pa.int64()),

@@ -10,23 +10,23 @@ import pyarrow as pa
 
 from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.types import Ints, Row
-from darklode.pipeline.index.source import TEXT_COLUMNS
+from darklode.pipeline.index.source import TEXT_SCHEMA
 
-BATCH = 1 << 13
+ROWS_PER_BATCH = 1 << 13
 
 
 class IndexedTexts:
     """Texts by row, from 0; only ids and hashes are in memory.
 
     Args:
-        pieces: tables of `TEXT_COLUMNS`.
+        pieces: tables of `TEXT_SCHEMA`.
         file: local file to write.
     """
 
     def __init__(self, pieces: Iterable[pa.Table], file: Path) -> None:
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, TEXT_COLUMNS) as writer:
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, TEXT_SCHEMA) as writer:
             for piece in pieces:
-                writer.write_table(piece, BATCH)
+                writer.write_table(piece, ROWS_PER_BATCH)
         reader = pa.ipc.open_file(pa.memory_map(str(file)))
         self._batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
         self._starts = np.cumsum([0, *(len(batch) for batch in self._batches)])
@@ -53,7 +53,7 @@ class IndexedTexts:
             self._batches[number].take(pa.array(rows[of_batch == number] - self._starts[number]))
             for number in np.unique(of_batch)
         ]
-        text_rows = pa.Table.from_batches(parts, TEXT_COLUMNS).drop_columns("content_hash").to_pylist()
+        text_rows = pa.Table.from_batches(parts, TEXT_SCHEMA).drop_columns("content_hash").to_pylist()
         return [text_rows[position] for position in np.argsort(order).tolist()]
 
     def _column(self, name: str) -> pa.StringArray:

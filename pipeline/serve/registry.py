@@ -19,19 +19,20 @@ from darklode.pipeline.base.errors import ArtifactError, DarklodeError, DoesNotF
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.serve.adapter_check import AdapterCheck, require_fit
 from darklode.pipeline.serve.release_gate import LiveAdapters, require_no_loss
-from darklode.pipeline.train.release.adapter import HEAD, RECORD, Adapter, read_record
+from darklode.pipeline.train.release.adapter import HEAD_FILE, RECORD, Adapter, read_record
 from darklode.pipeline.train.release.identity import weights_hash
 
-NAME = "registry.json"
-KEPT = "kept"
-INPUTS = "inputs.json"
+REGISTRY_FILE = "registry.json"
+ADAPTERS_FOLDER = "kept"
+"""Folder of the copies of released adapters, one folder per adapter id."""
+INPUTS_FILE = "inputs.json"
 """The recorded inputs of an adapter, which name its encoder."""
 
 
 def is_registry(store: Store) -> bool:
     """Whether a folder is a registry, is empty, or has an interrupted first release."""
     names = store.root_names()
-    return not names or not {NAME, KEPT}.isdisjoint(names)
+    return not names or not {REGISTRY_FILE, ADAPTERS_FOLDER}.isdisjoint(names)
 
 
 class AdapterRegistry:
@@ -48,9 +49,11 @@ class AdapterRegistry:
         self._run = Run(url)
         self._store = self._run.store
         try:
-            recorded = load_checksummed(self._store.read(NAME) or b"{}")
+            recorded = load_checksummed(self._store.read(REGISTRY_FILE) or b"{}")
         except ValueError as error:
-            raise ArtifactError(f"{self._store.path(NAME)} is damaged ({error}); restore it from a copy") from error
+            raise ArtifactError(
+                f"{self._store.path(REGISTRY_FILE)} is damaged ({error}); restore it from a copy"
+            ) from error
         self.adapters: dict[str, Row] = recorded.get("adapters", {})
         self.live: dict[str, list[str]] = recorded.get("live", {})
         self.history: list[Row] = recorded.get("history", [])
@@ -70,7 +73,7 @@ class AdapterRegistry:
 
     def folder(self, name: str) -> str:
         """URL of a released adapter's copy."""
-        return f"{self._store.url}/{KEPT}/{name}"
+        return f"{self._store.url}/{ADAPTERS_FOLDER}/{name}"
 
     def live_adapter(self, tenant: str) -> Adapter | None:
         """A tenant's live adapter; None: the base encoder is live."""
@@ -128,7 +131,7 @@ class AdapterRegistry:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Lock the registry and reload it before a change."""
+        """Lock the registry and reload it before a change, because another process may have changed it since."""
         with self._run.lock():
             fresh = AdapterRegistry(self._store.url)
             self.adapters, self.live, self.history = fresh.adapters, fresh.live, fresh.history
@@ -141,23 +144,25 @@ class AdapterRegistry:
 
     def _write(self) -> None:
         self._store.write(
-            NAME, dump_checksummed({"adapters": self.adapters, "live": self.live, "history": self.history})
+            REGISTRY_FILE, dump_checksummed({"adapters": self.adapters, "live": self.live, "history": self.history})
         )
 
     def _copy_adapter(self, adapter: Adapter, name: str, other_tenants: Sequence[str]) -> None:
         """Copy an adapter, so that later ones do not overwrite it; the record is written last, with sharing tenants."""
-        for file in [*sorted(adapter.store.sizes(adapter.files, recursive=True)), HEAD, INPUTS]:
+        for file in [*sorted(adapter.store.sizes(adapter.files, recursive=True)), HEAD_FILE, INPUTS_FILE]:
             data = None if self._try_hard_link(adapter.store, file, name) else adapter.store.read(file)
             if data is not None:
-                self._store.write(f"{KEPT}/{name}/{file}", data)
+                self._store.write(f"{ADAPTERS_FOLDER}/{name}/{file}", data)
         facts = adapter.facts | ({"shared_with": list(other_tenants)} if other_tenants else {})
-        self._store.write(f"{KEPT}/{name}/{RECORD}", json.dumps(facts, indent=1, ensure_ascii=False).encode())
+        self._store.write(
+            f"{ADAPTERS_FOLDER}/{name}/{RECORD}", json.dumps(facts, indent=1, ensure_ascii=False).encode()
+        )
 
     def _try_hard_link(self, source_store: Store, file: str, name: str) -> bool:
         """Hard-link a file if possible. Links are safe, because adapter files are replaced, never modified."""
         if source_store.local is None or self._store.local is None:
             return False
-        target = Path(self._store.local, KEPT, name, file)
+        target = Path(self._store.local, ADAPTERS_FOLDER, name, file)
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)

@@ -31,7 +31,7 @@ MARGIN = 0.01
 
 MEASURE, DEPTH = "nDCG@10", 10
 
-NEAR = """
+NEAR_TRAINING_QUERIES_SQL = """
     SELECT DISTINCT l.n FROM {keys} l JOIN {keys} k USING (key) WHERE k.n >= $first AND l.n < $first ORDER BY l.n
 """
 
@@ -110,7 +110,7 @@ def _test_queries(index: TenantIndex, learned: Sequence[str]) -> tuple[pa.Table,
     rows = {"n": pa.array(range(len(texts)), pa.int64()), "tenant": pa.repeat(index.tenant, len(texts)), "text": texts}
     with index.source.tables.connect() as connection:
         connection.register("texts", pa.table(rows))
-        near_queries = NEAR.format(keys=near_keys(connection, Relation("texts")))
+        near_queries = NEAR_TRAINING_QUERIES_SQL.format(keys=near_keys(connection, Relation("texts")))
         near_rows = connection.sql(near_queries, params={"first": test_rows.num_rows}).to_arrow_table()["n"].to_numpy()
     unseen_rows = np.setdiff1d(np.arange(test_rows.num_rows), near_rows)
     test_rows = test_rows.take(pa.array(unseen_rows))

@@ -18,7 +18,7 @@ from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.pipeline.train.data.sources import TrainingSource
 
-RESULTS = pa.schema(
+RESULT_SCHEMA = pa.schema(
     [
         ("system", pa.string()),
         ("query", pa.int64()),
@@ -68,7 +68,7 @@ class TenantIndex:
         self._opened: dict[str, Retriever] = {}
 
     def top(self, systems: Mapping[str, Factory], queries: Sequence[str], depth: int) -> pa.Table:
-        """Search with each system; returns rows of `RESULTS`, by system and query, best first.
+        """Search with each system; returns rows of `RESULT_SCHEMA`, by system and query, best first.
 
         Args:
             systems: factories by name; each retriever is built at its first use.
@@ -76,7 +76,7 @@ class TenantIndex:
             depth: length of the lists.
         """
         results = [self._top(name, factory, queries, depth) for name, factory in systems.items()]
-        return pa.concat_tables([RESULTS.empty_table(), *results])
+        return pa.concat_tables([RESULT_SCHEMA.empty_table(), *results])
 
     def _top(self, name: str, factory: Factory, queries: Sequence[str], depth: int) -> pa.Table:
         if name not in self._opened:
@@ -90,7 +90,7 @@ class TenantIndex:
             self.texts.chunk_ids.take(pa.array(hits.rows[query, rank])),
             pa.array(hits.scores[query, rank].astype(np.float32)),
         ]
-        return pa.Table.from_arrays(columns, schema=RESULTS)
+        return pa.Table.from_arrays(columns, schema=RESULT_SCHEMA)
 
     def texts_by_id(self, text_ids: Sequence[str]) -> dict[str, Row]:
         """Doc_id, title, heading and text of some texts, by id."""

@@ -9,16 +9,16 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
-from darklode.pipeline.towers.evaluation import TESTED
-from darklode.pipeline.towers.folder import KEPT, sentence
-from darklode.pipeline.towers.queries import QUERIES
+from darklode.pipeline.towers.evaluation import TOWER_TEST_STAGE
+from darklode.pipeline.towers.folder import RETAINED_QUALITY_SQL, sentence
+from darklode.pipeline.towers.queries import QUERIES_STAGE
 from darklode.pipeline.towers.teacher_student import TeacherPair
-from darklode.pipeline.train.release.adapter import FOLDER
-from darklode.pipeline.train.release.card import READING, licence
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER
+from darklode.pipeline.train.release.card import USAGE_NOTE, licence
 from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.schemas.settings import Settings
 
-HEALTH = """\
+HEALTH_NOTE = """\
 `distance` is the mean ‖q − s‖ of the teacher's and the student's unit vectors; up to a constant it bounds the loss in
 ranking quality (ScalingNote, Proposition 3.2). `unseen`: queries used for nothing else; `test`: test queries of the
 runs, labelled or not. `overlap` is the share of the teacher's top ten in the student's top ten."""
@@ -28,8 +28,8 @@ A student reproduces its teacher, including its mistakes: it was trained on quer
 only, and only with the index of its teacher, which is unchanged. Milliseconds and queries per second were measured on
 one core of the machine that tested it."""
 
-TRIALS = "SELECT learning_rate, step, distance FROM distillation_trials ORDER BY trial"
-HISTORY = """
+TRIALS_SQL = "SELECT learning_rate, step, distance FROM distillation_trials ORDER BY trial"
+TRAINING_LOG_SQL = """
     SELECT learning_rate, l.step, squared, cosine, l.distance FROM distillation_log l
     JOIN distillation_trials USING (trial) ORDER BY trial, l.step
 """
@@ -53,7 +53,7 @@ def card(run: Run, settings: Settings, pair: TeacherPair, sources: list[str]) ->
     ]
     sections = [
         *("## Limits", CAVEATS),
-        *("## How to use it", READING.format(folder=FOLDER, off=recorded_difference(run))),
+        *("## How to use it", USAGE_NOTE.format(folder=ENCODER_FOLDER, off=recorded_difference(run))),
         *("## Settings that differ from the defaults", changed_settings(settings)),
         *("## Software", software(run), "## Licence", f"Of the initial model: `{cell(licence(pair.student))}`."),
     ]
@@ -63,24 +63,24 @@ def card(run: Run, settings: Settings, pair: TeacherPair, sources: list[str]) ->
 
 def _tables(run: Run, tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
     note = "`kept`: the student's value by the teacher's; `low` and `high`: a 95 % interval of the difference."
-    yield "Retained quality", tables.sql(KEPT), note
-    yield "Distance to the teacher", tables.read("tower_health"), HEALTH
+    yield "Retained quality", tables.sql(RETAINED_QUALITY_SQL), note
+    yield "Distance to the teacher", tables.read("tower_health"), HEALTH_NOTE
     yield "Size and speed", speeds(run), "`numbers`: parameters with embeddings; `megabytes` of the saved folder."
-    yield "Trials", tables.sql(TRIALS), "`distance` on held-out queries."
-    yield "Training history", tables.sql(HISTORY), ""
+    yield "Trials", tables.sql(TRIALS_SQL), "`distance` on held-out queries."
+    yield "Training history", tables.sql(TRAINING_LOG_SQL), ""
 
 
 def speeds(run: Run) -> pa.Table:
     """Parameters, ms per query and queries per second of teacher and student, and the student's size in MB."""
-    facts = _facts(run, TESTED.name)
-    size = sum(run.store.sizes(FOLDER, recursive=True).values())
+    facts = _facts(run, TOWER_TEST_STAGE.name)
+    size = sum(run.store.sizes(ENCODER_FOLDER, recursive=True).values())
     rows = [{"tower": name, **facts[name], "megabytes": None} for name in ("teacher", "student")]
     rows[1]["megabytes"] = round(size / 1e6, 3)
     return pa.Table.from_pylist(rows)
 
 
 def _counts(run: Run) -> str:
-    facts = _facts(run, QUERIES.name)
+    facts = _facts(run, QUERIES_STAGE.name)
     return ", ".join(f"{facts[side]:,} {side}" for side in ("train", "validation", "unseen", "test"))
 
 

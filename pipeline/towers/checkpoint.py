@@ -15,7 +15,7 @@ from darklode.pipeline.train.fit.distributed import is_leader, wait_for_all
 from darklode.pipeline.train.fit.trial import Trainable, TrainingHistory, Trial
 from darklode.pipeline.train.types import Weights
 
-SECONDS = 600.0
+MIN_SECONDS = 600.0
 """Minimum seconds between two checkpoints. A killed trial loses at most this, plus the time between two evaluations."""
 
 
@@ -69,7 +69,11 @@ class Checkpoints:
 
     def write(self, history: TrainingHistory[Any]) -> None:
         """Save a checkpoint if one is due; call it between two steps, after an evaluation."""
-        if isinstance(self.store, NoCheckpoints) or not is_leader() or time.monotonic() - self._last_written < SECONDS:
+        if (
+            isinstance(self.store, NoCheckpoints)
+            or not is_leader()
+            or time.monotonic() - self._last_written < MIN_SECONDS
+        ):
             return
         buffer = io.BytesIO()
         checkpoint = {

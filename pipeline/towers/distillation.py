@@ -28,7 +28,7 @@ from darklode.schemas.towers import DistillSettings
 N_EVALUATIONS = 20
 """Evaluations per trial, besides the one before the first step."""
 
-WARM_UP, DECAY = 0.1, 1e-3
+WARM_UP_SHARE, WEIGHT_DECAY = 0.1, 1e-3
 """Warm-up share of the steps, and weight decay (ScalingNote, Table 7)."""
 
 
@@ -123,13 +123,13 @@ def train_student(  # noqa: PLR0913, PLR0917 (model, data, settings and callback
 
 def adamw(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.Optimizer:
     """AdamW with the paper's weight decay, fused: eight times as fast on a CPU."""
-    return torch.optim.AdamW(parameters, lr=rate, weight_decay=DECAY, fused=True)
+    return torch.optim.AdamW(parameters, lr=rate, weight_decay=WEIGHT_DECAY, fused=True)
 
 
 def schedule(optimizer: torch.optim.Optimizer, steps: int) -> Any:
-    """Linear warm-up for `WARM_UP` of the steps, then linear decay to 0."""
+    """Linear warm-up for `WARM_UP_SHARE` of the steps, then linear decay to 0."""
     transformers: Any = import_module("transformers")
-    return transformers.get_linear_schedule_with_warmup(optimizer, round(WARM_UP * steps), steps)
+    return transformers.get_linear_schedule_with_warmup(optimizer, round(WARM_UP_SHARE * steps), steps)
 
 
 class DistillationTrial(Trial[DistillationEval]):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.towers.stage import load_best_student, query_set
-from darklode.pipeline.train.release.evaluation import LABELS, QUERIES, test_queries, write_rankings
+from darklode.pipeline.train.release.evaluation import TEST_LABELS_SQL, TEST_QUERIES_SQL, test_queries, write_rankings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import DISTILLATION_TRIALS, TOWER_HEALTH, TOWER_QUERIES
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet
     from darklode.pipeline.train.data.vectors import FrozenIndex
 
-LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-READS = (*LABELLED, TOWER_QUERIES.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)
-TESTED = Stage("tower_test", 1, READS, ("test_queries", "test_labels", "test_rankings", TOWER_HEALTH.name))
+LABELLED_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+READS = (*LABELLED_TABLES, TOWER_QUERIES.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)
+TOWER_TEST_STAGE = Stage("tower_test", 1, READS, ("test_queries", "test_labels", "test_rankings", TOWER_HEALTH.name))
 
 SYSTEMS = ("teacher", "student")
 MEASURES = ("R@10", "R@100", "nDCG@10")
-SIDES = ("validation", "unseen", "test")
+SPLITS = ("validation", "unseen", "test")
 DEPTH = 10
 
-TIMED = 256
-"""Number of queries that are timed, one at a time and in batches of `BATCH`."""
-BATCH = 32
+N_TIMED_QUERIES = 256
+"""Number of queries that are timed, one at a time and in batches of `TIMING_BATCH_SIZE`."""
+TIMING_BATCH_SIZE = 32
 """Batch size of the batched timing."""
 
 
@@ -58,14 +58,14 @@ def test_student(tables: Tables, output: Output, base: BaseEncoder, pair: Teache
         student = load_best_student(tables, pair)
         systems = {"teacher": pair.queries(labelled.texts), "student": student.vectors(labelled)}
         write_rankings(tables, output, labelled, frozen, systems)
-        rows = [_agreement_row(frozen, student, side, query_set(tables, pair, side)) for side in SIDES]
-        output.facts |= _speeds(pair, student, list(labelled.texts[:TIMED]))
-    for name, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
+        rows = [_agreement_row(frozen, student, split, query_set(tables, pair, split)) for split in SPLITS]
+        output.facts |= _speeds(pair, student, list(labelled.texts[:N_TIMED_QUERIES]))
+    for name, query in (("test_queries", TEST_QUERIES_SQL), ("test_labels", TEST_LABELS_SQL)):
         output.write(name, tables.sql(query).cast(TABLES[name].schema))
     output.write(TOWER_HEALTH.name, pa.Table.from_pylist([row for row in rows if row], schema=TOWER_HEALTH.schema))
 
 
-def _agreement_row(frozen: FrozenIndex, student: Student, side: str, queries: QuerySet) -> dict[str, Any] | None:
+def _agreement_row(frozen: FrozenIndex, student: Student, split: str, queries: QuerySet) -> dict[str, Any] | None:
     """A row of `tower_health`; None without queries."""
     from darklode.pipeline.towers.distillation import distances
 
@@ -75,7 +75,7 @@ def _agreement_row(frozen: FrozenIndex, student: Student, side: str, queries: Qu
     student_distances = distances(queries.vectors, student_vectors)
     lists = [frozen.search(vectors, queries.index, DEPTH)[0] for vectors in (queries.vectors, student_vectors)]
     return {
-        "split": side,
+        "split": split,
         "queries": len(queries),
         "distance": float(student_distances.mean(dtype=np.float64)),
         "distance_p95": float(np.quantile(student_distances, 0.95)),
@@ -120,9 +120,9 @@ def measure_speed(model: Any, texts: list[str]) -> dict[str, float]:
             model.encode(texts[start : start + size], batch_size=size, show_progress_bar=False)
         return time.process_time() - start_time
 
-    measure_seconds(BATCH)  # warm-up, not counted
+    measure_seconds(TIMING_BATCH_SIZE)  # warm-up, not counted
     single_seconds = measure_seconds(1)
-    batched_seconds = measure_seconds(BATCH)
+    batched_seconds = measure_seconds(TIMING_BATCH_SIZE)
     n_texts = max(len(texts), 1)
     return {
         "milliseconds": round(1000 * single_seconds / n_texts, 3),

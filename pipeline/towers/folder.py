@@ -6,7 +6,7 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.stage import DISTIL, load_best_student
+from darklode.pipeline.towers.stage import DISTIL_STAGE, load_best_student
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
@@ -20,11 +20,11 @@ STUDENT = "student"
 
 # Retained quality is measured on all counted test queries, also on those that share a positive with training, because a
 # student learns from no label.
-KEPT = """
-    WITH reached AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')
+RETAINED_QUALITY_SQL = """
+    WITH scores AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')
     SELECT t.measure, t.value AS teacher, s.value AS student, s.value / nullif(t.value, 0) AS kept, p.difference,
            p.low, p.high, t.queries
-    FROM reached t JOIN reached s ON t.measure = s.measure AND t.system = 'teacher' AND s.system = 'student'
+    FROM scores t JOIN scores s ON t.measure = s.measure AND t.system = 'teacher' AND s.system = 'student'
     JOIN evaluation_pairs p ON p.measure = t.measure AND p.tenant IS NULL AND p.part = 'counted'
     ORDER BY t.measure DESC
 """
@@ -40,11 +40,11 @@ def save(run: Run, pair: TeacherPair) -> None:
     Raises:
         DarklodeError: the saved folder does not reproduce the vectors of training.
     """
-    manifest = run.manifest(DISTIL)
+    manifest = run.manifest(DISTIL_STAGE)
     mark = key_of(manifest.fingerprint if manifest else "", pair.identity)
     if is_up_to_date(run.store, mark):
         return
-    tables = run.tables(*DISTIL.writes, "adaptation_queries")
+    tables = run.tables(*DISTIL_STAGE.writes, "adaptation_queries")
     with deterministic(0):
         student, queries = load_best_student(tables, pair), QuerySet.from_texts(probes(tables), pair)
         expected = student.vectors(queries)
@@ -71,7 +71,7 @@ def write_record(run: Run, base: BaseEncoder, settings: SentenceTransformersSett
 
 def verdict(tables: Tables) -> dict[str, Any]:
     """Summary of the student: tenant, retained quality, and difference in nDCG@10 to the teacher."""
-    retained = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
+    retained = {row["measure"]: row for row in tables.sql(RETAINED_QUALITY_SQL).to_pylist()}
     scores = {name: retained["nDCG@10"][name] for name in ("queries", "difference", "low", "high")}
     rows = tables.sql(
         "SELECT min(tenant) AS tenant, count(*) FILTER (split = 'validation') AS held FROM tower_queries"
@@ -88,7 +88,7 @@ def verdict(tables: Tables) -> dict[str, Any]:
 
 def sentence(tables: Tables) -> str:
     """Retained quality and distance to the teacher, as a sentence."""
-    retained = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
+    retained = {row["measure"]: row for row in tables.sql(RETAINED_QUALITY_SQL).to_pylist()}
     parts = [f"{row['kept']:.3f} of {name}" for name, row in retained.items() if row["kept"] is not None]
     summary = f"it retains {', '.join(parts)}" if parts else "its teacher finds no positive"
     health = {row["split"]: row for row in tables.read("tower_health").to_pylist()}

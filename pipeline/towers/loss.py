@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-WEIGHT = 1.0
+COSINE_WEIGHT = 1.0
 """λ of Eq. 15 (ScalingNote, 4.2)."""
 
 
@@ -20,7 +20,7 @@ def distillation_parts(teacher: Tensor, student: Tensor) -> tuple[Tensor, Tensor
     return squared, (1 - functional.cosine_similarity(teacher, student, dim=1)).mean()
 
 
-def distillation(squared: Tensor, cosine: Tensor, weight: float = WEIGHT) -> Tensor:
+def distillation(squared: Tensor, cosine: Tensor, weight: float = COSINE_WEIGHT) -> Tensor:
     """ScalingNote, Eq. 15, with λ(1 − cos) instead of −λ·cos: the same gradient, and 0 for equal vectors.
 
     Args:

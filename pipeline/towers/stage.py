@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.fit.trial import TrainingHistory
 
 READS = (TOWER_QUERIES.name,)
-DISTIL = Stage("distillation_trials", 2, READS, (DISTILLATION_LOG.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name))
+DISTIL_STAGE = Stage(
+    "distillation_trials", 2, READS, (DISTILLATION_LOG.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)
+)
 
 TEACHER_BLOCK = 1 << 13
 """Queries whose teacher vectors are requested together, so that all are cached before training starts."""
@@ -63,7 +65,7 @@ def distil(tables: Tables, output: Output, settings: DistillSettings, pair: Teac
             if not unit.done:
                 _run_trial(output, task, settings, number, seed, output.state(*trial_unit))
     n_trials = output.rows(DISTILLATION_TRIALS.name)
-    output.count(FunnelStep(DISTIL.name, "queries to learn from", len(task.texts), "students", n_trials))
+    output.count(FunnelStep(DISTIL_STAGE.name, "queries to learn from", len(task.texts), "students", n_trials))
 
 
 def _encode_teacher(tables: Tables, output: Output, pair: TeacherPair) -> pa.Array:
@@ -120,7 +122,7 @@ def query_set(tables: Tables, pair: TeacherPair, split: str) -> QuerySet:
     return QuerySet.from_texts(rows["query"].to_pylist(), pair, rows["index"].to_numpy().astype(np.int32))
 
 
-def best(tables: Tables) -> Row:
+def best_trial(tables: Tables) -> Row:
     """The trial with the smallest distance; the first one wins ties.
 
     Args:
@@ -136,7 +138,7 @@ def load_best_student(tables: Tables, pair: TeacherPair) -> Student:
         tables: `distillation_trials` and `adapter_weights`.
         pair: as in training.
     """
-    trial = best(tables)["trial"]
+    trial = best_trial(tables)["trial"]
     weights = from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [trial]))
     student = pair.open()
     student.restore(weights)

@@ -70,9 +70,9 @@ def merge_empty(strata: LabelledStrata) -> tuple[LabelledStrata, _Counts]:
     ), target
 
 
-DRAWS = 10_000
+POSTERIOR_DRAWS = 10_000
 """Number of posterior draws; more make the ends of the intervals vary less with the seed."""
-PRIOR = 0.5
+PRIOR_COUNT = 0.5
 """Prior pseudo-counts of relevant, and of not relevant, shared by the strata with the same verdict."""
 
 _Floats = NDArray[np.float64]
@@ -92,7 +92,7 @@ class IntervalEstimate:
         return {column: value if math.isfinite(value) else None for column, value in values.items()}
 
 
-UNKNOWN = IntervalEstimate(float("nan"), float("nan"), float("nan"))
+UNKNOWN_ESTIMATE = IntervalEstimate(float("nan"), float("nan"), float("nan"))
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class RunEstimates:
 
 
 def estimate(
-    strata: LabelledStrata, queries_share: float, random: np.random.Generator, draws: int = DRAWS
+    strata: LabelledStrata, queries_share: float, random: np.random.Generator, draws: int = POSTERIOR_DRAWS
 ) -> RunEstimates:
     """Estimate the judge's precision and recall over all pairs of the strata.
 
@@ -128,7 +128,7 @@ def estimate(
     expected = _estimate_positives(merged)
     n_missed_labels = int(merged.n_relevant[~merged.is_found].sum())
     n_false_labels = int((merged.n_labelled - merged.n_relevant)[merged.is_found].sum())
-    precision = missed = recall = UNKNOWN
+    precision = missed = recall = UNKNOWN_ESTIMATE
     n_found = int(merged.pairs[merged.is_found].sum())
     if estimable[True] and n_found:
         low, high = np.percentile(posterior[True] / n_found, INTERVAL_PERCENTILES)
@@ -160,7 +160,7 @@ def _draw_positives(
         effective_labelled = strata.n_labelled[same_verdict] / effect
         effective_relevant = strata.n_relevant[same_verdict] / effect
         pairs = strata.pairs[same_verdict]
-        prior = PRIOR / max(len(same_verdict), 1)
+        prior = PRIOR_COUNT / max(len(same_verdict), 1)
         shares = random.beta(
             effective_relevant + prior, effective_labelled - effective_relevant + prior, size=(draws, len(same_verdict))
         )

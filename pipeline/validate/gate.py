@@ -12,9 +12,9 @@ from darklode.pipeline.base.errors import NotPublishable
 from darklode.schemas.review_tables import RELEASE
 from darklode.schemas.settings import ValidationSettings
 
-GATE = Stage("gate", 1, ("validation",), (RELEASE.name,))
+GATE_STAGE = Stage("gate", 1, ("validation",), (RELEASE.name,))
 
-FIGURES = {"kappa": "min_kappa", "null_rate": "max_null_rate", "recall": "min_recall"}
+FIGURE_LIMITS = {"kappa": "min_kappa", "null_rate": "max_null_rate", "recall": "min_recall"}
 """Figures with a limit, and the settings of the limits."""
 
 
@@ -27,9 +27,9 @@ def gate(tables: Tables, output: Output, settings: ValidationSettings) -> None:
         settings: min_kappa, max_null_rate, min_recall.
     """
     rows = tables.sql("SELECT kappa, null_rate, recall FROM validation WHERE tenant IS NULL AND retriever IS NULL")
-    figures: Mapping[str, float | None] = (rows.to_pylist() or [dict.fromkeys(FIGURES)])[0]
+    figures: Mapping[str, float | None] = (rows.to_pylist() or [dict.fromkeys(FIGURE_LIMITS)])[0]
     gate_rows = []
-    for figure, setting in FIGURES.items():
+    for figure, setting in FIGURE_LIMITS.items():
         value, limit = figures[figure], getattr(settings, setting)
         passed = None if limit is None else value is not None and _meets_limit(setting, value, limit)
         gate_rows.append({"figure": figure, "value": value, "asked": limit, "passed": passed})
@@ -72,7 +72,7 @@ def require_release(rows: Iterable[Mapping[str, Any]], url: str) -> None:
 
 def format_failure(row: Mapping[str, Any]) -> str:
     """A failed figure and its limit, in words."""
-    setting = FIGURES[row["figure"]]
+    setting = FIGURE_LIMITS[row["figure"]]
     value_text = "unknown (too few labels)" if row["value"] is None else f"{row['value']:.3f}"
     if row["value"] is None and row["figure"] == "null_rate":
         value_text = "unknown (no verdicts)"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Store, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.validate.review.journal import FOLDER, AnswerJournal, current_answers
+from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER, AnswerJournal, current_answers
 from darklode.schemas.review_tables import REVIEWS
 
 _Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ _Counts = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
 
 # The grade of a relevant pair is the (lower) median of the relevant grades.
-LABELS = """
+MAJORITY_LABELS_SQL = """
     SELECT tenant, query_id, chunk_id, yes, no, shown,
            CASE WHEN yes > no THEN grade WHEN no > yes THEN 0 END AS relevance
     FROM (
@@ -33,11 +33,11 @@ LABELS = """
     )
 """
 
-REVIEWED = f"""
+REVIEWED_PAIRS_SQL = f"""
     SELECT l.tenant, l.relevance, l.shown, l.yes + l.no AS votes, s.position AS stratum, p.retrievers,
            v.relevant, v.probability, v.grade,
            dense_rank() OVER (ORDER BY l.tenant, l.query_id) - 1 AS query
-    FROM ({LABELS}) l
+    FROM ({MAJORITY_LABELS_SQL}) l
     LEFT JOIN review_sample r USING (tenant, query_id, chunk_id)
     LEFT JOIN (SELECT DISTINCT stratum, position FROM review_strata) s USING (stratum)
     LEFT JOIN pool p USING (tenant, query_id, chunk_id)
@@ -57,7 +57,7 @@ class ReviewedPairs:
         votes: number of answers except skips.
         shown: whether a reviewer could see the judge's verdict.
         relevance: human label (0 or a grade), -1 if there is none.
-        read: whether the judge's verdict is readable; `relevant` is valid only then.
+        is_readable: whether the judge's verdict is readable; `relevant` is valid only then.
         relevant: whether the judge labelled the pair relevant.
         probability: the judge's probability of relevance, NaN if missing.
         grade: the judge's grade, NaN if missing.
@@ -70,7 +70,7 @@ class ReviewedPairs:
     votes: _Counts
     shown: _Flags
     relevance: _Counts
-    read: _Flags
+    is_readable: _Flags
     relevant: _Flags
     probability: NDArray[np.float32]
     grade: _Floats
@@ -84,7 +84,7 @@ class ReviewedPairs:
             tables: must contain `reviews`, `review_sample`, `review_strata`, `pool` and `verdicts`.
             retrievers: names of the retrievers, in the order of the columns of `found_by`.
         """
-        rows = tables.sql(REVIEWED)
+        rows = tables.sql(REVIEWED_PAIRS_SQL)
         return cls(
             tenant=rows["tenant"].to_numpy(zero_copy_only=False),
             query=rows["query"].to_numpy(),
@@ -92,7 +92,7 @@ class ReviewedPairs:
             votes=rows["votes"].to_numpy(),
             shown=rows["shown"].to_numpy(),
             relevance=pc.fill_null(rows["relevance"], -1).to_numpy().astype(np.int64),
-            read=pc.is_valid(rows["relevant"]).to_numpy(),
+            is_readable=pc.is_valid(rows["relevant"]).to_numpy(),
             relevant=pc.fill_null(rows["relevant"], False).to_numpy(),
             probability=pc.fill_null(rows["probability"], float("nan")).to_numpy(),
             grade=pc.fill_null(rows["grade"].cast(pa.float64()), float("nan")).to_numpy(),
@@ -132,7 +132,7 @@ def labels_csv(tables: Tables) -> str:
         tables: must contain `reviews`.
     """
     rows = tables.sql(
-        f"SELECT tenant, query_id, chunk_id, relevance FROM ({LABELS}) WHERE relevance IS NOT NULL "
+        f"SELECT tenant, query_id, chunk_id, relevance FROM ({MAJORITY_LABELS_SQL}) WHERE relevance IS NOT NULL "
         "ORDER BY tenant, query_id, chunk_id"
     )
     file = io.StringIO()
@@ -142,14 +142,14 @@ def labels_csv(tables: Tables) -> str:
     return file.getvalue()
 
 
-KEY = ("tenant", "query_id", "chunk_id", "reviewer")
+KEY_COLUMNS = ("tenant", "query_id", "chunk_id", "reviewer")
 
 REVIEWS_STAGE = Stage("reviews", 1, (), (REVIEWS.name,))
 
 
 def answers_fingerprint(store: Store) -> str:
     """Compute a fingerprint of a run's answers; each is an immutable file."""
-    return key_of(sorted(store.sizes(FOLDER).items()))
+    return key_of(sorted(store.sizes(ANSWERS_FOLDER).items()))
 
 
 def require_answers(run: Run) -> None:
@@ -165,11 +165,11 @@ def require_answers(run: Run) -> None:
         manifest, reviews = None, []
     answers = AnswerJournal(run.store).read()  # read last, since answers may be added and validated meanwhile
     known_answers = {(*answer.key, answer.answered_at.astimezone(UTC)) for answer in answers}
-    keys = [(*(row[name] for name in KEY), row["answered_at"].astimezone(UTC)) for row in reviews]
+    keys = [(*(row[name] for name in KEY_COLUMNS), row["answered_at"].astimezone(UTC)) for row in reviews]
     n_validated = sum(step.rows_in for step in manifest.funnel) if manifest else 0
     n_missing = max(sum(key not in known_answers for key in keys), n_validated - len(answers))
     if n_missing:
-        message = f"{run.store.path(FOLDER)} is missing {n_missing:,} of {n_validated:,} validated answers"
+        message = f"{run.store.path(ANSWERS_FOLDER)} is missing {n_missing:,} of {n_validated:,} validated answers"
         raise ArtifactError(f"{message}; restore the folder from a backup: there is no other copy")
 
 

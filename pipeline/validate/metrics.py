@@ -24,7 +24,7 @@ from darklode.pipeline.base.agreement import (
 )
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.validate.estimates import (
-    UNKNOWN,
+    UNKNOWN_ESTIMATE,
     IntervalEstimate,
     LabelledStrata,
     bootstrap,
@@ -33,11 +33,11 @@ from darklode.pipeline.validate.estimates import (
 )
 from darklode.pipeline.validate.labels import ReviewedPairs
 
-STRATA = """
+STRATA_SQL = """
     SELECT position, tenant, retriever, verdict, pairs
     FROM review_strata ORDER BY position, tenant, retriever NULLS FIRST
 """
-QUERIES = "SELECT tenant, count(*) AS n FROM queries GROUP BY tenant ORDER BY tenant"
+QUERY_COUNTS_SQL = "SELECT tenant, count(*) AS n FROM queries GROUP BY tenant ORDER BY tenant"
 
 _Counts = NDArray[np.int64]
 
@@ -98,16 +98,16 @@ def scopes(tables: Tables) -> Iterator[Scope]:
     Args:
         tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
     """
-    strata, queries = tables.sql(STRATA), tables.sql(QUERIES)
-    of_tenant = dict(zip(queries["tenant"].to_pylist(), queries["n"].to_pylist(), strict=True))
+    strata, queries = tables.sql(STRATA_SQL), tables.sql(QUERY_COUNTS_SQL)
+    queries_by_tenant = dict(zip(queries["tenant"].to_pylist(), queries["n"].to_pylist(), strict=True))
     retrievers = sorted(pc.unique(strata["retriever"]).drop_null().to_pylist())
     reviewed = ReviewedPairs.from_tables(tables, retrievers)
-    n_queries = sum(of_tenant.values())
-    verdict, names = _verdicts(strata), tuple(of_tenant)
+    n_queries = sum(queries_by_tenant.values())
+    verdict, names = _verdicts(strata), tuple(queries_by_tenant)
     is_total = pc.is_null(strata["retriever"])
     yield Scope(None, names, None, _pairs(strata.filter(is_total), len(verdict)), verdict, reviewed, n_queries)
-    if len(of_tenant) > 1:
-        for tenant, n in of_tenant.items():
+    if len(queries_by_tenant) > 1:
+        for tenant, n in queries_by_tenant.items():
             own = strata.filter(pc.and_(is_total, pc.equal(strata["tenant"], tenant)))
             tenant_pairs = reviewed.take(reviewed.tenant == tenant)
             yield Scope(tenant, (tenant,), None, _pairs(own, len(verdict)), verdict, tenant_pairs, n)
@@ -128,9 +128,9 @@ def _pairs(strata: pa.Table, n: int) -> _Counts:
     return np.bincount(strata["position"].to_numpy(), strata["pairs"].to_numpy(), minlength=n).astype(np.int64)
 
 
-READ = ("relevant", "not relevant")
-JUDGED = (*READ, "unreadable")
-ALL = (*JUDGED, "unjudged")
+READABLE_VERDICTS = ("relevant", "not relevant")
+JUDGED_VERDICTS = (*READABLE_VERDICTS, "unreadable")
+ALL_VERDICTS = (*JUDGED_VERDICTS, "unjudged")
 
 _Floats = NDArray[np.float64]
 
@@ -147,15 +147,15 @@ def validation_row(scope: Scope, threshold: float | None, resamples: int, seed: 
     reviewed = scope.reviewed
     sample = scope.sample
     in_sample = reviewed.stratum >= 0
-    n_verdicts = scope.size(*JUDGED)
+    n_verdicts = scope.size(*JUDGED_VERDICTS)
     n_unreadable = scope.size("unreadable")
-    all_strata = scope.strata(ALL)
-    readable_strata = scope.strata(READ)
+    all_strata = scope.strata(ALL_VERDICTS)
+    readable_strata = scope.strata(READABLE_VERDICTS)
     n_queries = len(np.unique(sample.query))
     share = n_queries / scope.queries if scope.queries else 1.0
     estimates = estimate(all_strata, share, np.random.default_rng(seed))
-    readable_pairs = sample.take(sample.read)
-    unreadable_pairs = sample.take(~sample.read)
+    readable_pairs = sample.take(sample.is_readable)
+    unreadable_pairs = sample.take(~sample.is_readable)
     row: dict[str, object] = {
         "tenant": scope.tenant,
         "retriever": scope.retriever,
@@ -195,7 +195,7 @@ def run_kappa(strata: LabelledStrata, resamples: int, seed: int) -> IntervalEsti
     In a resample without a label in some stratum, the stratum keeps its share.
     """
     if not (strata.is_estimable(True) and strata.is_estimable(False)):
-        return UNKNOWN
+        return UNKNOWN_ESTIMATE
     merged, _ = merge_empty(strata)
     mean_label = merged.n_relevant / np.maximum(merged.n_labelled, 1)
     n = len(merged.pairs)
@@ -219,7 +219,7 @@ def _sample_kappa(readable: ReviewedPairs, resamples: int, seed: int) -> Interva
         hits, false, missed, true_negatives = (sums[..., cell] for cell in range(4))
         return cohens_kappa(Confusion(hits, false, missed, true_negatives))
 
-    return bootstrap(_by_query(readable, code, 4), kappa, resamples, seed) if len(code) else UNKNOWN
+    return bootstrap(_by_query(readable, code, 4), kappa, resamples, seed) if len(code) else UNKNOWN_ESTIMATE
 
 
 def _weighted_kappa(scope: Scope, readable: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
@@ -231,7 +231,7 @@ def _weighted_kappa(scope: Scope, readable: ReviewedPairs, resamples: int, seed:
     judge = np.where(graded.relevant, np.maximum(np.nan_to_num(graded.grade), 1), 0).astype(np.int64)
     values = np.unique(np.concatenate([judge, graded.relevance]))
     if max(judge.max(initial=0), 0) < 2 or graded.relevance.max(initial=0) < 2:
-        return UNKNOWN
+        return UNKNOWN_ESTIMATE
     cell = np.searchsorted(values, judge) * len(values) + np.searchsorted(values, graded.relevance)
     counts = _by_query(graded, cell, len(values) ** 2, weights(scope, graded))
     cost = quadratic(values.astype(np.float64))
@@ -244,8 +244,8 @@ def _weighted_kappa(scope: Scope, readable: ReviewedPairs, resamples: int, seed:
 
 def weights(scope: Scope, pairs: ReviewedPairs) -> _Floats:
     """Compute how many pairs of the scope each labelled pair represents, shape (n_pairs,)."""
-    readable_strata = np.flatnonzero(np.isin(scope.verdict, READ) & (scope.pairs > 0))
-    merged, target = merge_empty(scope.strata(READ))
+    readable_strata = np.flatnonzero(np.isin(scope.verdict, READABLE_VERDICTS) & (scope.pairs > 0))
+    merged, target = merge_empty(scope.strata(READABLE_VERDICTS))
     weight_of = np.zeros(len(scope.pairs))
     weight_of[readable_strata[target >= 0]] = (merged.pairs / np.maximum(merged.n_labelled, 1))[target[target >= 0]]
     return np.asarray(weight_of[pairs.stratum])

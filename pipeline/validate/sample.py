@@ -34,9 +34,9 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
     Sources: DevRev-Search, 3.3 (10 % of the queries validated by people); Ohlsson, 1998 (permanent random numbers).
     """
     with tables.connect() as connection:
-        connection.execute(CHOSEN, {"seed": str(seed), "share": settings.query_share})
-        connection.execute(COUNTED.format(pairs=_pairs(tables, "pool")))
-        cell_rows = connection.sql(CELLS).to_arrow_table()
+        connection.execute(SAMPLED_QUERIES_SQL, {"seed": str(seed), "share": settings.query_share})
+        connection.execute(PAIR_COUNTS_SQL.format(pairs=_pairs(tables, "pool")))
+        cell_rows = connection.sql(CELLS_SQL).to_arrow_table()
         if cell_rows.num_rows:
             tenants = cell_rows["tenant"].combine_chunks().dictionary_encode()
             cells = _cells(cell_rows, tenants)
@@ -46,7 +46,7 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
             _write(
                 connection,
                 output,
-                _pairs(tables, "(FROM pool SEMI JOIN chosen USING (tenant, query_id))"),
+                _pairs(tables, "(FROM pool SEMI JOIN sampled_queries USING (tenant, query_id))"),
                 seed,
                 settings,
             )
@@ -55,20 +55,20 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
             output.count(
                 FunnelStep("review_sample", "candidates of sampled queries", n_candidates, "pairs", n_sampled, dropped)
             )
-            query_counts = connection.sql("SELECT count(*) FROM chosen").fetchall()
+            query_counts = connection.sql("SELECT count(*) FROM sampled_queries").fetchall()
             output.facts["queries"] = int(query_counts[0][0])
 
 
 def _pairs(tables: Tables, pool: str) -> str:
     """Build the SQL of the pool's pairs, or a part of them, with the columns that define strata."""
     if "unjudged" not in tables:
-        return PAIRS.format(pool=pool, probability="v.probability", unjudged="")
+        return PAIRS_SQL.format(pool=pool, probability="v.probability", unjudged="")
     join = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
-    return PAIRS.format(pool=pool, probability="coalesce(v.probability, u.probability)", unjudged=join)
+    return PAIRS_SQL.format(pool=pool, probability="coalesce(v.probability, u.probability)", unjudged=join)
 
 
 def _cells(cell_rows: pa.Table, tenants: pa.DictionaryArray) -> Cells:
-    """Convert rows of the query `CELLS` to arrays."""
+    """Convert rows of the query `CELLS_SQL` to arrays."""
     numbers = {name: cell_rows[name].to_numpy().astype(np.int64) for name in cell_rows.column_names if name != "tenant"}
     return Cells(tenant=tenants.indices.to_numpy().astype(np.int64), **numbers)
 
@@ -76,7 +76,7 @@ def _cells(cell_rows: pa.Table, tenants: pa.DictionaryArray) -> Cells:
 def _plan(
     connection: duckdb.DuckDBPyConnection, cell_rows: pa.Table, cells: Cells, chosen: list[Stratum], tenants: list[str]
 ) -> None:
-    """Create the tables `cells` (with strata), `strata` and `planned`."""
+    """Create the tables `cells` (with strata), `strata` and `stratum_plans`."""
     stratum_numbers = np.empty(cell_rows.num_rows, np.int64)
     for stratum_number, stratum in enumerate(chosen):
         stratum_numbers[stratum.cells] = stratum_number
@@ -85,11 +85,11 @@ def _plan(
         "stratum": [_name(stratum_number, stratum, cells, tenants) for stratum_number, stratum in enumerate(chosen)],
         "sampled": pa.array([stratum.sampled for stratum in chosen], pa.int64()),
     }
-    connection.register("numbered", cell_rows.append_column("number", pa.array(stratum_numbers)))
-    connection.register("named", pa.table(columns))
-    connection.execute("CREATE TEMP TABLE cells AS FROM numbered")
-    connection.execute("CREATE TEMP TABLE strata AS FROM named")
-    connection.execute(PLANNED)
+    connection.register("cell_rows", cell_rows.append_column("number", pa.array(stratum_numbers)))
+    connection.register("stratum_rows", pa.table(columns))
+    connection.execute("CREATE TEMP TABLE cells AS FROM cell_rows")
+    connection.execute("CREATE TEMP TABLE strata AS FROM stratum_rows")
+    connection.execute(STRATUM_PLANS_SQL)
 
 
 def _name(number: int, stratum: Stratum, cells: Cells, tenants: list[str]) -> str:
@@ -97,7 +97,7 @@ def _name(number: int, stratum: Stratum, cells: Cells, tenants: list[str]) -> st
     tenant = "several tenants" if stratum.tenant is None else tenants[stratum.tenant]
     probabilities = cells.permille[stratum.cells][cells.permille[stratum.cells] >= 0] / 1000
     band = f", {probabilities.min():.3f} to {probabilities.max():.3f}" if len(probabilities) else ""
-    retriever_counts = sorted({strata.FOUND[found_by] for found_by in cells.found_by[stratum.cells]})
+    retriever_counts = sorted({strata.FINDER_COUNTS[found_by] for found_by in cells.found_by[stratum.cells]})
     return f"{number:03d} {tenant}: {strata.VERDICTS[stratum.verdict]}{band}, found by {' or '.join(retriever_counts)}"
 
 
@@ -105,26 +105,29 @@ def _write(
     connection: duckdb.DuckDBPyConnection, output: Output, pairs: str, seed: int, settings: ReviewSettings
 ) -> None:
     """Draw the planned pairs, and write the sample and its strata."""
-    connection.execute(DRAWN.format(pairs=pairs), {"seed": str(seed)})
-    for rows in pieces(connection, SAMPLE, {"seed": str(seed), "shared": settings.overlap_share}, PART_ROWS):
+    connection.execute(DRAWN_PAIRS_SQL.format(pairs=pairs), {"seed": str(seed)})
+    for rows in pieces(connection, SAMPLE_ROWS_SQL, {"seed": str(seed), "shared": settings.overlap_share}, PART_ROWS):
         output.write("review_sample", REVIEW_SAMPLE.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
-    rows = connection.sql(STRATA, params={"verdicts": list(strata.VERDICTS)}).to_arrow_table()
+    rows = connection.sql(STRATA_ROWS_SQL, params={"verdicts": list(strata.VERDICTS)}).to_arrow_table()
     output.write("review_strata", REVIEW_STRATA.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
 
 
-# A random number per row, independent of other rows, row order and DuckDB's version.
-DRAW = "md5_number_lower(concat_ws(chr(0), $seed, '{what}', {columns}))"
+# The tables below are temporary and are created in this order: `sampled_queries`, `pair_counts` (pairs of the run by
+# their stratification values), then by `_plan` `cells`, `strata` and `stratum_plans`, then `drawn_pairs`.
 
-CHOSEN = f"""
-    CREATE TEMP TABLE chosen AS
-    WITH asked AS (SELECT DISTINCT tenant, query_id FROM pool)
-    SELECT tenant, query_id FROM asked
+# A random number per row, independent of other rows, row order and DuckDB's version.
+RANDOM_NUMBER_SQL = "md5_number_lower(concat_ws(chr(0), $seed, '{purpose}', {columns}))"
+
+SAMPLED_QUERIES_SQL = f"""
+    CREATE TEMP TABLE sampled_queries AS
+    WITH pool_queries AS (SELECT DISTINCT tenant, query_id FROM pool)
+    SELECT tenant, query_id FROM pool_queries
     QUALIFY row_number() OVER (
-        PARTITION BY tenant ORDER BY {DRAW.format(what="query", columns="tenant, query_id")}, query_id
+        PARTITION BY tenant ORDER BY {RANDOM_NUMBER_SQL.format(purpose="query", columns="tenant, query_id")}, query_id
     ) <= greatest(1, CAST(round($share * count(*) OVER (PARTITION BY tenant)) AS BIGINT))
 """
 
-PAIRS = """
+PAIRS_SQL = """
     SELECT p.tenant, p.query_id, p.chunk_id, p.retrievers,
            CASE WHEN v.judge_id IS NULL THEN 3 WHEN v.relevant IS NULL THEN 2 WHEN v.relevant THEN 0 ELSE 1 END
                AS verdict,
@@ -133,71 +136,74 @@ PAIRS = """
     FROM {pool} p LEFT JOIN verdicts v USING (tenant, query_id, chunk_id) {unjudged}
 """
 
-COUNTED = """
-    CREATE TEMP TABLE counted AS
+PAIR_COUNTS_SQL = """
+    CREATE TEMP TABLE pair_counts AS
     SELECT tenant, verdict, found_by, permille, retrievers, count(*) AS pairs,
            count(*) FILTER (c.query_id IS NOT NULL) AS candidates
-    FROM ({pairs}) LEFT JOIN chosen c USING (tenant, query_id)
+    FROM ({pairs}) LEFT JOIN sampled_queries c USING (tenant, query_id)
     GROUP BY tenant, verdict, found_by, permille, retrievers
 """
 
-CELLS = """
+CELLS_SQL = """
     SELECT tenant, verdict, found_by, permille, CAST(sum(pairs) AS BIGINT) AS pairs,
            CAST(sum(candidates) AS BIGINT) AS candidates
-    FROM counted GROUP BY tenant, verdict, found_by, permille ORDER BY tenant, verdict, found_by, permille
+    FROM pair_counts GROUP BY tenant, verdict, found_by, permille ORDER BY tenant, verdict, found_by, permille
 """
 
-PLANNED = """
-    CREATE TEMP TABLE planned AS
+STRATUM_PLANS_SQL = """
+    CREATE TEMP TABLE stratum_plans AS
     SELECT number, stratum, sampled, CAST(sum(cells.pairs) AS BIGINT) AS pairs
     FROM cells JOIN strata USING (number) GROUP BY number, stratum, sampled
 """
 
-START = DRAW.format(what="start", columns="number, who")
+RANDOM_START_SQL = RANDOM_NUMBER_SQL.format(purpose="start", columns="number, finder_group")
 
 # Within a stratum, the sample is spread over groups of pairs: by the retriever, or the number of retrievers, that found
 # them. Each group is laid out evenly from its own random start, and the first `sampled` of all are taken (Ohlsson,
 # 1998). A pair keeps its random number, so that a rebuilt run samples mostly the same pairs.
-DRAWN = f"""
-    CREATE TEMP TABLE drawn AS
+DRAWN_PAIRS_SQL = f"""
+    CREATE TEMP TABLE drawn_pairs AS
     WITH candidates AS (
         SELECT tenant, query_id, chunk_id, number,
-               CASE found_by WHEN 0 THEN retrievers[1] ELSE CAST(len(retrievers) AS VARCHAR) END AS who,
-               {DRAW.format(what="pair", columns="tenant, query_id, chunk_id")} AS draw
+               CASE found_by WHEN 0 THEN retrievers[1] ELSE CAST(len(retrievers) AS VARCHAR) END AS finder_group,
+               {RANDOM_NUMBER_SQL.format(purpose="pair", columns="tenant, query_id, chunk_id")} AS draw
         FROM ({{pairs}}) JOIN cells USING (tenant, verdict, found_by, permille)
-    ), laid AS (
-        SELECT *, (row_number() OVER alike - {START} / 18446744073709551616.0)
-                  / count(*) OVER (PARTITION BY number, who) AS place
-        FROM candidates WINDOW alike AS (PARTITION BY number, who ORDER BY draw, tenant, query_id, chunk_id)
+    ), placed_pairs AS (
+        SELECT *, (row_number() OVER group_order - {RANDOM_START_SQL} / 18446744073709551616.0)
+                  / count(*) OVER (PARTITION BY number, finder_group) AS place
+        FROM candidates
+        WINDOW group_order AS (PARTITION BY number, finder_group ORDER BY draw, tenant, query_id, chunk_id)
     )
-    SELECT tenant, query_id, chunk_id, planned.* FROM laid JOIN planned USING (number)
+    SELECT tenant, query_id, chunk_id, stratum_plans.* FROM placed_pairs JOIN stratum_plans USING (number)
     QUALIFY row_number() OVER (PARTITION BY number ORDER BY place, draw, tenant, query_id, chunk_id) <= sampled
 """
 
-SAMPLE = f"""
-    WITH mixed AS (
-        SELECT *, {DRAW.format(what="order of queries", columns="tenant, query_id")} AS of_query,
-               {DRAW.format(what="order of pairs", columns="tenant, query_id, chunk_id")} AS of_pair,
-               {DRAW.format(what="shared", columns="tenant, query_id, chunk_id")} AS of_shared
-        FROM drawn
+SAMPLE_ROWS_SQL = f"""
+    WITH shuffled_pairs AS (
+        SELECT *, {RANDOM_NUMBER_SQL.format(purpose="order of queries", columns="tenant, query_id")} AS query_random,
+               {RANDOM_NUMBER_SQL.format(purpose="order of pairs", columns="tenant, query_id, chunk_id")}
+                   AS pair_random,
+               {RANDOM_NUMBER_SQL.format(purpose="shared", columns="tenant, query_id, chunk_id")} AS shared_random
+        FROM drawn_pairs
     )
     SELECT tenant, query_id, chunk_id,
-           CAST(row_number() OVER (ORDER BY of_query, tenant, query_id, of_pair, chunk_id) - 1 AS INTEGER) AS position,
+           CAST(row_number() OVER (ORDER BY query_random, tenant, query_id, pair_random, chunk_id) - 1 AS INTEGER)
+               AS position,
            stratum, pairs, sampled, pairs / sampled AS weight,
-           row_number() OVER (ORDER BY of_shared, tenant, query_id, chunk_id)
+           row_number() OVER (ORDER BY shared_random, tenant, query_id, chunk_id)
                <= round($shared * count(*) OVER ()) AS shared
-    FROM mixed ORDER BY position
+    FROM shuffled_pairs ORDER BY position
 """
 
-STRATA = """
+STRATA_ROWS_SQL = """
     WITH numbered AS (
-        SELECT tenant, retrievers, number, counted.pairs, verdict
-        FROM counted JOIN cells USING (tenant, verdict, found_by, permille)
-    ), every AS (
+        SELECT tenant, retrievers, number, pair_counts.pairs, verdict
+        FROM pair_counts JOIN cells USING (tenant, verdict, found_by, permille)
+    ), retriever_pairs AS (
         SELECT number, tenant, verdict, NULL AS retriever, pairs FROM numbered UNION ALL
         SELECT number, tenant, verdict, unnest(retrievers), pairs FROM numbered
     )
     SELECT stratum, CAST(number AS INTEGER) AS position, tenant, retriever, $verdicts[verdict + 1] AS verdict,
            CAST(sum(pairs) AS BIGINT) AS pairs
-    FROM every JOIN strata USING (number) GROUP BY ALL ORDER BY position, tenant, retriever NULLS FIRST
+    FROM retriever_pairs JOIN strata USING (number) GROUP BY ALL ORDER BY position, tenant, retriever NULLS FIRST
 """

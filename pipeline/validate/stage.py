@@ -12,26 +12,26 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.agreement import Confusion, alpha, cohens_kappa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables, digest
 from darklode.pipeline.validate.estimates import bootstrap
-from darklode.pipeline.validate.labels import LABELS
+from darklode.pipeline.validate.labels import MAJORITY_LABELS_SQL
 from darklode.pipeline.validate.metrics import Scope, scopes, validation_row
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.review_tables import DISAGREEMENTS, REVIEWER_AGREEMENT, VALIDATION
 
-DIFFERENT = f"""
-    WITH labels AS ({LABELS}), said AS (
+DISAGREEMENTS_SQL = f"""
+    WITH labels AS ({MAJORITY_LABELS_SQL}), reviewer_answers AS (
         SELECT tenant, query_id, chunk_id, list(reviewer ORDER BY reviewer) AS reviewers,
                list(coalesce(rationale, '') ORDER BY reviewer) AS reasons
         FROM reviews WHERE relevance IS NOT NULL GROUP BY tenant, query_id, chunk_id
     ), strata AS (SELECT DISTINCT stratum, verdict FROM review_strata),
-    differing AS (
+    disagreeing_labels AS (
         SELECT labels.*, strata.verdict, sample.weight
         FROM labels JOIN review_sample sample USING (tenant, query_id, chunk_id) JOIN strata USING (stratum)
         WHERE relevance IS NOT NULL AND (relevance > 0) <> (strata.verdict = 'relevant')
     )
     SELECT tenant, query_id, chunk_id,
            CASE WHEN d.relevance > 0 THEN 'missed positive' ELSE 'false positive' END AS kind,
-           d.verdict, v.probability, v.rationale, d.relevance, said.reviewers, said.reasons, d.weight
-    FROM differing d JOIN said USING (tenant, query_id, chunk_id)
+           d.verdict, v.probability, v.rationale, d.relevance, a.reviewers, a.reasons, d.weight
+    FROM disagreeing_labels d JOIN reviewer_answers a USING (tenant, query_id, chunk_id)
     LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
     ORDER BY d.weight DESC, tenant, query_id, chunk_id
 """
@@ -43,11 +43,11 @@ def disagreements(tables: Tables) -> pa.Table:
     Args:
         tables: must contain `reviews`, `review_sample`, `review_strata` and `verdicts`.
     """
-    rows = tables.sql(DIFFERENT)
+    rows = tables.sql(DISAGREEMENTS_SQL)
     return DISAGREEMENTS.rows(dict(zip(rows.column_names, rows.columns, strict=True)))
 
 
-VALIDATE = Stage(
+VALIDATE_STAGE = Stage(
     "validate",
     1,
     ("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews"),
@@ -104,17 +104,21 @@ def is_stale(run: Run) -> bool:
 
 
 # Confusion counts of every two reviewers, by query.
-PAIRWISE = """
-    SELECT one.reviewer, two.reviewer AS other, count(*) FILTER (one.relevance > 0 AND two.relevance > 0) AS both,
-           count(*) FILTER (one.relevance > 0 AND two.relevance = 0) AS first,
-           count(*) FILTER (one.relevance = 0 AND two.relevance > 0) AS second,
-           count(*) FILTER (one.relevance = 0 AND two.relevance = 0) AS neither
-    FROM reviews one JOIN reviews two USING (tenant, query_id, chunk_id)
-    WHERE one.reviewer < two.reviewer AND one.relevance IS NOT NULL AND two.relevance IS NOT NULL
-    GROUP BY one.reviewer, two.reviewer, tenant, query_id ORDER BY one.reviewer, two.reviewer, tenant, query_id
+REVIEWER_PAIRS_SQL = """
+    SELECT review.reviewer, other_review.reviewer AS other,
+           count(*) FILTER (review.relevance > 0 AND other_review.relevance > 0) AS both,
+           count(*) FILTER (review.relevance > 0 AND other_review.relevance = 0) AS first,
+           count(*) FILTER (review.relevance = 0 AND other_review.relevance > 0) AS second,
+           count(*) FILTER (review.relevance = 0 AND other_review.relevance = 0) AS neither
+    FROM reviews review JOIN reviews other_review USING (tenant, query_id, chunk_id)
+    WHERE review.reviewer < other_review.reviewer
+        AND review.relevance IS NOT NULL AND other_review.relevance IS NOT NULL
+    GROUP BY review.reviewer, other_review.reviewer, tenant, query_id
+    ORDER BY review.reviewer, other_review.reviewer, tenant, query_id
 """
 
-VOTES = """
+# Labels of each pair with at least two, and its query's number from 0.
+VOTES_SQL = """
     WITH votes AS (
         SELECT tenant, query_id, count(*) FILTER (relevance > 0) AS yes, count(*) FILTER (relevance = 0) AS no
         FROM reviews GROUP BY tenant, query_id, chunk_id
@@ -138,7 +142,7 @@ def reviewer_agreement(tables: Tables, resamples: int, seed: int) -> pa.Table:
 
 
 def _each_two(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object]]:
-    pair_counts = tables.sql(PAIRWISE)
+    pair_counts = tables.sql(REVIEWER_PAIRS_SQL)
     names = ["reviewer", "other"]
     pairs = pair_counts.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
     for pair in pairs.to_pylist():
@@ -155,7 +159,7 @@ def _kappa(sums: _Floats) -> _Floats:
 
 
 def _all(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object]]:
-    votes = tables.sql(VOTES)
+    votes = tables.sql(VOTES_SQL)
     if not votes.num_rows:
         return
     yes, no, query = (votes[name].to_numpy() for name in ("yes", "no", "query"))

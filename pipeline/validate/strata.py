@@ -54,7 +54,7 @@ MAX_BANDS = 4
 """Maximum number of probability bands per verdict; a small sample has fewer."""
 VERDICTS = ("relevant", "not relevant", "unreadable", "unjudged")
 """The judge's verdicts; SQL and `Cells` refer to them by index."""
-FOUND = ("one", "several")
+FINDER_COUNTS = ("one", "several")
 """Number of retrievers that found a pair; `Cells` refers to it by index."""
 
 
@@ -65,7 +65,7 @@ class Cells:
     Attributes:
         tenant: index of the tenant.
         verdict: index in `VERDICTS`.
-        found_by: index in `FOUND`.
+        found_by: index in `FINDER_COUNTS`.
         permille: probability × 1000, rounded; -1 if missing.
         pairs: number of pairs in the run.
         candidates: number of pairs of the sampled queries.
@@ -153,8 +153,8 @@ def _verdicts(cells: Cells, rows: _Counts, budget: int) -> list[tuple[int, int]]
 
 def _bands(cells: Cells, rows: _Counts, budget: int) -> list[tuple[_Counts, int]]:
     """Form the strata of one verdict (cells, sample size), nearest to the threshold first."""
-    band = _band(cells, rows, int(np.clip(budget // (2 * len(FOUND) * MIN_PER_STRATUM), 1, MAX_BANDS)))
-    key = band * len(FOUND) + cells.found_by[rows]
+    band = _band(cells, rows, int(np.clip(budget // (2 * len(FINDER_COUNTS) * MIN_PER_STRATUM), 1, MAX_BANDS)))
+    key = band * len(FINDER_COUNTS) + cells.found_by[rows]
     strata = [(set(band[key == band_key]), rows[key == band_key]) for band_key in np.unique(key)]
     while True:
         size = np.array([cells.pairs[stratum_rows].sum() for _, stratum_rows in strata])

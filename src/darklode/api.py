@@ -124,9 +124,9 @@ class RunView:
 
     def status(self) -> TableRows:
         """A row per stage: up to date or why it would be redone, its result, and its seconds."""
-        from darklode.flows.commands.status import COLUMNS, stage_rows
+        from darklode.flows.commands.status import STAGE_COLUMNS, stage_rows
 
-        schema = [(name, pa.float64() if number else pa.string()) for name, number in COLUMNS.items()]
+        schema = [(name, pa.float64() if number else pa.string()) for name, number in STAGE_COLUMNS.items()]
         return TableRows(pa.Table.from_pylist(stage_rows(self._run), pa.schema(schema)))
 
     @property

@@ -224,7 +224,7 @@ def test_what_is_wrong_is_told_with_what_to_do(at_desk: Path, command: str) -> N
     assert re.match(r"error: \S", shown.err), shown.err
     assert TELLS[command] in shown.err
     assert "Traceback" not in shown.err + shown.out
-    assert error_messages.UNEXPECTED not in shown.err
+    assert error_messages.UNEXPECTED_ERROR_ADVICE not in shown.err
     assert not CONTROL.search(shown.err)
     assert "secret" not in shown.err
 
@@ -246,7 +246,7 @@ def test_an_s3_server_that_is_away_is_told(call: Call, monkeypatch: pytest.Monke
     shown = call("status", "s3://bucket/run")
     assert shown.code == 1
     assert shown.err.startswith(f"error: S3 at {NOBODY[7:-3]} cannot be reached (curlCode: 7, ")
-    assert error_messages.UNEXPECTED not in shown.err
+    assert error_messages.UNEXPECTED_ERROR_ADVICE not in shown.err
 
 
 def test_there_are_sixty_and_more() -> None:

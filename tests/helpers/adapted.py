@@ -21,8 +21,8 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.serve.adapter_check import require_fit
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.fit.stage import TRAIN
-from darklode.pipeline.train.release.verdict import VERDICT
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE
+from darklode.pipeline.train.release.verdict import VERDICT_STAGE
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.run_inputs import AdapterInputs, BenchmarkInputs
@@ -157,8 +157,8 @@ def shipped_adapter(root: Path, source: Run, encoder: SentenceTransformersSettin
 
     row = verdict | {"shipped": "adapted", "share": 1.0}
     decided = pa.Table.from_pylist([row], TABLES["adapter_verdict"].schema)
-    execute(out, TRAIN, tried)
-    execute(out, VERDICT, lambda _, output: output.write("adapter_verdict", decided))
+    execute(out, TRAIN_STAGE, tried)
+    execute(out, VERDICT_STAGE, lambda _, output: output.write("adapter_verdict", decided))
     out.store.write(SETTINGS, yaml.safe_dump(settings.model_dump(mode="json")).encode())
     encoders = {"tiny": encoder.model_dump(mode="json")}
     write_run(

@@ -14,9 +14,9 @@ from benchmarks.collections_io import Qrels, read_jsonl, read_qrels
 from darklode.pipeline.base.artifacts import Run, Stage, call
 from darklode.pipeline.base.artifacts.step import Step
 from darklode.pipeline.evaluate.measures import depth_of
-from darklode.pipeline.evaluate.rankings import OF_CHUNKS, rank_all
+from darklode.pipeline.evaluate.rankings import CHUNK_RANKINGS_STAGE, rank_all
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
-from darklode.pipeline.evaluate.test_queries import OF_A_BUILD, of_a_build
+from darklode.pipeline.evaluate.test_queries import BUILD_STAGE, of_a_build
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
 
@@ -67,8 +67,8 @@ def evaluate_run(run: Run, systems: Mapping[str, Any], settings: EvaluateSetting
     depth = depth_of(settings.measures)
     ranking = call(rank_all, depth=depth, systems=systems, identities=identities, run_files=())
     steps = [
-        Step(OF_A_BUILD, call(of_a_build)),
-        Step(OF_CHUNKS, ranking, untracked=("systems", "identities")),
+        Step(BUILD_STAGE, call(of_a_build)),
+        Step(CHUNK_RANKINGS_STAGE, ranking, untracked=("systems", "identities")),
         Step(
             EVALUATE,
             call(evaluate, settings.only("measures", "n_resamples", "permutations"), systems=list(systems), seed=13),

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.evaluate.rankings import OF_CHUNKS, rank_all
-from darklode.pipeline.evaluate.test_queries import OF_A_BUILD, of_a_build
+from darklode.pipeline.evaluate.rankings import CHUNK_RANKINGS_STAGE, rank_all
+from darklode.pipeline.evaluate.test_queries import BUILD_STAGE, of_a_build
 from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
 from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.schemas.tables import TABLES
@@ -59,7 +59,7 @@ def build_of(folder: Path) -> Run:
     for name, rows in (("chunks", chunks), ("queries", queries), ("qrels", qrels), ("triplets", triplets)):
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
     execute(run, HELD_OUT.reading("queries", "qrels", "chunks"), held_out)
-    execute(run, OF_A_BUILD, of_a_build)
+    execute(run, BUILD_STAGE, of_a_build)
     return run
 
 
@@ -69,7 +69,7 @@ def ranked(run: Run, systems: Mapping[str, RetrieverKind], *files: Path, depth: 
     names = [str(file) for file in files]
     return execute(
         run,
-        OF_CHUNKS,
+        CHUNK_RANKINGS_STAGE,
         lambda tables, output: rank_all(
             tables, output, depth=depth, systems=systems, identities=given, run_files=names
         ),

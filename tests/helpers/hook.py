@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from darklode.flows.prefect.notifications import VARIABLE
+from darklode.flows.prefect.notifications import ADDRESS_VARIABLE
 
 SECRET = "hook-0123abcd"
 
@@ -42,7 +42,7 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
     """A webhook that DARKLODE_WEBHOOK names inside the block."""
     hook = Hook()
     threading.Thread(target=hook.server.serve_forever, daemon=True).start()
-    monkeypatch.setenv(VARIABLE, hook.address)
+    monkeypatch.setenv(ADDRESS_VARIABLE, hook.address)
     yield hook
     hook.server.shutdown()
     hook.server.server_close()

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.laws.fit_stage import CHANCE, RESAMPLES
+from darklode.pipeline.laws.fit_stage import CHANCE_LOSSES, RESAMPLES
 from darklode.pipeline.laws.points import LawKey, groups, points_of
 from darklode.pipeline.laws.verdict import LawResult, find_law
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
@@ -62,7 +62,7 @@ def _judge(add: Any, name: str, chunk: str, rank: int) -> None:
 
 def found_of(rows: pa.Table) -> dict[LawKey, LawResult]:
     """What is found of points, by law."""
-    return {key: find_law(points_of(rows, key), CHANCE.get(key.measure), RESAMPLES, 0) for key in groups(rows)}
+    return {key: find_law(points_of(rows, key), CHANCE_LOSSES.get(key.measure), RESAMPLES, 0) for key in groups(rows)}
 
 
 def reviewed(run: Run, seconds: int = 30) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.validate.review.journal import ReviewAnswer, current_answers
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
-from darklode.pipeline.validate.stage import VALIDATE, validate
+from darklode.pipeline.validate.stage import VALIDATE_STAGE, validate
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.settings import ReviewSettings
 from darklode.schemas.tables import POOL, QUERIES, VERDICTS
@@ -86,7 +86,9 @@ def honest(made: Pairs, keys: Sequence[Key], reviewer: str = "ann") -> list[Revi
 def validated(run: Run, thresholds: Mapping[str, float] | None = None, seed: int = 13) -> Manifest:
     settings = EvaluateSettings(n_resamples=200)
     return execute(
-        run, VALIDATE, lambda tables, output: validate(tables, output, settings, thresholds=thresholds or {}, seed=seed)
+        run,
+        VALIDATE_STAGE,
+        lambda tables, output: validate(tables, output, settings, thresholds=thresholds or {}, seed=seed),
     )
 
 

@@ -14,7 +14,7 @@ from darklode.flows.open_index import ServedIndex, open_service
 from darklode.flows.web.search import SearchConsole, search_app
 from darklode.flows.web.server import ListenAddress, listen
 from darklode.pipeline.base.terms import Analyzer
-from darklode.pipeline.index.source import TEXT_COLUMNS
+from darklode.pipeline.index.source import TEXT_SCHEMA
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.serve.batching import RequestBatcher
 from darklode.pipeline.serve.mapped_texts import IndexedTexts
@@ -68,7 +68,7 @@ class Fixed(Retriever):
 def two_systems(file: Path) -> ServedIndex:
     """Three texts, hostile ones among them, of which each system finds two."""
     said = ["reset the key", "<img src=x onerror=alert(1)> resets", "another " * 100]
-    columns = {name: [f"{name} {row}" for row in range(3)] for name in TEXT_COLUMNS.names}
-    texts = IndexedTexts([pa.table(columns | {"text": said, "title": [None, "<b>", "c"]}, schema=TEXT_COLUMNS)], file)
+    columns = {name: [f"{name} {row}" for row in range(3)] for name in TEXT_SCHEMA.names}
+    texts = IndexedTexts([pa.table(columns | {"text": said, "title": [None, "<b>", "c"]}, schema=TEXT_SCHEMA)], file)
     service = SearchService("acme", texts, {"base": Fixed(0, 1), "runs/<i>": Fixed(1, 2)})
     return ServedIndex(service, Settings(), "3 texts")

@@ -11,15 +11,15 @@ from darklode.pipeline.export.writers import JSON_LINES, TSV, any_row, copy, def
 SPLITS = {"train": "train", "validation": "dev", "test": "test"}
 """Our name of each split, and BEIR's."""
 
-TITLE = "concat_ws(' › ', nullif(title, ''), nullif(heading, ''))"
+TITLE_SQL = "concat_ws(' › ', nullif(title, ''), nullif(heading, ''))"
 
-CORPUS = f"""
-    SELECT exported(tenant, chunk_id) AS _id, {TITLE} AS title, text FROM chunks ORDER BY tenant, chunk_id
+CORPUS_SQL = f"""
+    SELECT exported(tenant, chunk_id) AS _id, {TITLE_SQL} AS title, text FROM chunks ORDER BY tenant, chunk_id
 """
 
-QUERIES = "SELECT exported(tenant, query_id) AS _id, text FROM queries ORDER BY tenant, query_id"
+QUERIES_SQL = "SELECT exported(tenant, query_id) AS _id, text FROM queries ORDER BY tenant, query_id"
 
-QRELS = """
+QRELS_SQL = """
     SELECT exported(tenant, query_id) AS "query-id", exported(tenant, chunk_id) AS "corpus-id", relevance AS score
     FROM qrels JOIN queries USING (tenant, query_id)
     WHERE split = '{split}' AND relevance > 0 ORDER BY tenant, query_id, chunk_id
@@ -39,15 +39,15 @@ def beir(tables: Tables, folder: Path) -> None:
     require_positives(tables)
     with tables.connect() as connection:
         define_ids(connection)
-        copy(connection, CORPUS, folder / "corpus.jsonl", JSON_LINES)
-        copy(connection, QUERIES, folder / "queries.jsonl", JSON_LINES)
+        copy(connection, CORPUS_SQL, folder / "corpus.jsonl", JSON_LINES)
+        copy(connection, QUERIES_SQL, folder / "queries.jsonl", JSON_LINES)
         for split, name in SPLITS.items():
             _qrels(connection, split, folder / "qrels" / f"{name}.tsv")
         write_id_map(connection, folder)
 
 
 def _qrels(connection: duckdb.DuckDBPyConnection, split: str, path: Path) -> None:
-    query = QRELS.format(split=split)
+    query = QRELS_SQL.format(split=split)
     if any_row(connection, query):
         copy(connection, query, path, TSV)
 

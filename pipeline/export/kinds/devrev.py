@@ -6,7 +6,7 @@ import duckdb
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.kinds.beir import TITLE
+from darklode.pipeline.export.kinds.beir import TITLE_SQL
 from darklode.pipeline.export.writers import (
     copy_parquet,
     define_ids,
@@ -22,20 +22,20 @@ FILES = {
     "test_queries": {"test": "test_queries.parquet"},
 }
 
-KNOWLEDGE_BASE = f"""
-    SELECT exported(tenant, chunk_id) AS id, text, {TITLE} AS title FROM chunks ORDER BY tenant, chunk_id
+KNOWLEDGE_BASE_SQL = f"""
+    SELECT exported(tenant, chunk_id) AS id, text, {TITLE_SQL} AS title FROM chunks ORDER BY tenant, chunk_id
 """
 
-POSITIVES = """
+CREATE_POSITIVES = """
     CREATE TEMP VIEW positives AS
     FROM qrels JOIN (SELECT tenant, query_id, text AS query, split FROM queries) USING (tenant, query_id)
     WHERE relevance > 0
 """
 
-ANNOTATED = f"""
+ANNOTATED_QUERIES_SQL = f"""
     SELECT exported(tenant, query_id) AS query_id, query, retrievals FROM (
         SELECT tenant, query_id, query, list({{
-            'id': exported(tenant, chunk_id), 'text': text, 'title': {TITLE}
+            'id': exported(tenant, chunk_id), 'text': text, 'title': {TITLE_SQL}
         }} ORDER BY relevance DESC, chunk_id) AS retrievals
         FROM positives JOIN chunks USING (tenant, chunk_id)
         WHERE split <> 'test' GROUP BY tenant, query_id, query
@@ -43,12 +43,12 @@ ANNOTATED = f"""
     ORDER BY tenant, query_id
 """
 
-TEST = """
+TEST_QUERIES_SQL = """
     SELECT exported(tenant, query_id) AS query_id, text AS query
     FROM queries SEMI JOIN positives USING (tenant, query_id) WHERE queries.split = 'test' ORDER BY tenant, query_id
 """
 
-BARE = "SELECT count(*) FROM queries ANTI JOIN positives USING (tenant, query_id)"
+OMITTED_COUNT_SQL = "SELECT count(*) FROM queries ANTI JOIN positives USING (tenant, query_id)"
 
 README = """\
 # A search benchmark in the layout of DevRev-Search
@@ -57,7 +57,7 @@ README = """\
 - `knowledge_base` (corpus): id, text, title of every chunk.
 - `test_queries` (test): query_id, query; their labels are withheld.
 
-{bare} queries without a golden chunk are omitted.
+{n_omitted} queries without a golden chunk are omitted.
 
 ```python
 from datasets import load_dataset
@@ -81,12 +81,12 @@ def devrev(tables: Tables, folder: Path) -> None:
     require(tables, "qrels", labelled, message)
     with tables.connect() as connection:
         define_ids(connection)
-        connection.execute(POSITIVES)
-        copy_parquet(connection, ANNOTATED, folder / "annotated_queries.parquet")
-        copy_parquet(connection, KNOWLEDGE_BASE, folder / "knowledge_base.parquet")
-        copy_parquet(connection, TEST, folder / "test_queries.parquet")
+        connection.execute(CREATE_POSITIVES)
+        copy_parquet(connection, ANNOTATED_QUERIES_SQL, folder / "annotated_queries.parquet")
+        copy_parquet(connection, KNOWLEDGE_BASE_SQL, folder / "knowledge_base.parquet")
+        copy_parquet(connection, TEST_QUERIES_SQL, folder / "test_queries.parquet")
         write_id_map(connection, folder)
-        text = README.format(bare=_count(connection, BARE)) + human_labels_note(connection)
+        text = README.format(n_omitted=_count(connection, OMITTED_COUNT_SQL)) + human_labels_note(connection)
         write_card(folder, FILES, text, {"task_categories": ["text-retrieval"]})
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.kinds.beir import TITLE
+from darklode.pipeline.export.kinds.beir import TITLE_SQL
 from darklode.pipeline.export.writers import (
     copy_parquet,
     define_ids,
@@ -16,15 +16,15 @@ from darklode.pipeline.export.writers import (
 
 SPLITS = ("train", "validation", "test")
 
-CORPUS = f"""
-    SELECT exported(tenant, chunk_id) AS id, {TITLE} AS title, text FROM chunks ORDER BY tenant, chunk_id
+CORPUS_SQL = f"""
+    SELECT exported(tenant, chunk_id) AS id, {TITLE_SQL} AS title, text FROM chunks ORDER BY tenant, chunk_id
 """
 
-QUERIES = """
+QUERIES_SQL = """
     SELECT exported(tenant, query_id) AS id, text FROM queries WHERE split = '{split}' ORDER BY tenant, query_id
 """
 
-QRELS = """
+QRELS_SQL = """
     SELECT exported(tenant, query_id) AS "query-id", exported(tenant, chunk_id) AS "corpus-id", relevance AS score
     FROM qrels JOIN queries USING (tenant, query_id)
     WHERE split = '{split}' AND relevance > 0 ORDER BY tenant, query_id, chunk_id
@@ -57,9 +57,9 @@ def mteb(tables: Tables, folder: Path) -> None:
     configs: dict[str, dict[str, str]] = {"corpus": {"test": "corpus/test.parquet"}, "queries": {}, "default": {}}
     with tables.connect() as connection:
         define_ids(connection)
-        copy_parquet(connection, CORPUS, folder / "corpus" / "test.parquet")
+        copy_parquet(connection, CORPUS_SQL, folder / "corpus" / "test.parquet")
         for split in SPLITS:
-            for config, query in (("queries", QUERIES), ("default", QRELS)):
+            for config, query in (("queries", QUERIES_SQL), ("default", QRELS_SQL)):
                 copy_parquet(connection, query.format(split=split), folder / config / f"{split}.parquet")
                 configs[config][split] = f"{config}/{split}.parquet"
         write_id_map(connection, folder)

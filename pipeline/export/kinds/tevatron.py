@@ -7,7 +7,7 @@ from darklode.pipeline.export.grouped_triplets import group_triplets, n_without_
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.writers import (
     JSON_LINES,
-    TRAINED,
+    TRIPLET_IDS_SQL,
     append,
     copy,
     define_ids,
@@ -15,36 +15,37 @@ from darklode.pipeline.export.writers import (
     write_id_map,
 )
 
-_PASSAGES = "list_transform({of}, lambda p: {{'docid': exported(tenant, p.id), 'title': '', 'text': p.text}})"
-_IDS = "list_transform({of}, lambda p: exported(tenant, p.id))"
+_PASSAGE_LIST_SQL = "list_transform({of}, lambda p: {{'docid': exported(tenant, p.id), 'title': '', 'text': p.text}})"
+_ID_LIST_SQL = "list_transform({of}, lambda p: exported(tenant, p.id))"
 
-V1 = f"""
+V1_ROWS_SQL = f"""
     SELECT exported(tenant, query_id) AS query_id, query,
-           {_PASSAGES.format(of="positives")} AS positive_passages,
-           {_PASSAGES.format(of="negatives")} AS negative_passages
-    FROM grouped WHERE len(negatives) > 0 ORDER BY tenant, query_id
+           {_PASSAGE_LIST_SQL.format(of="positives")} AS positive_passages,
+           {_PASSAGE_LIST_SQL.format(of="negatives")} AS negative_passages
+    FROM grouped_queries WHERE len(negatives) > 0 ORDER BY tenant, query_id
 """
 
-V2 = f"""
+V2_ROWS_SQL = f"""
     SELECT exported(tenant, query_id) AS query_id, query AS query_text,
-           {_IDS.format(of="positives")} AS positive_document_ids,
-           {_IDS.format(of="negatives")} AS negative_document_ids
-    FROM grouped WHERE len(negatives) > 0 ORDER BY tenant, query_id
+           {_ID_LIST_SQL.format(of="positives")} AS positive_document_ids,
+           {_ID_LIST_SQL.format(of="negatives")} AS negative_document_ids
+    FROM grouped_queries WHERE len(negatives) > 0 ORDER BY tenant, query_id
 """
 
 # The text of each passage in its latest triplet: a document's text may have changed between the days of a log.
-CORPUS = """
+CORPUS_SQL = """
     WITH places AS (
         SELECT tenant, unnest([positive_id] || negative_ids) AS id, triplet_id,
                coalesce(date, DATE '1970-01-01') AS date,
                generate_subscripts([positive_id] || negative_ids, 1) AS place
         FROM triplets
-    ), latest AS (
-        SELECT tenant, id, max({'date': date, 'triplet': triplet_id, 'place': place}) AS held
+    ), latest_places AS (
+        SELECT tenant, id, max({'date': date, 'triplet': triplet_id, 'place': place}) AS latest_place
         FROM places GROUP BY tenant, id
     ), texts AS (SELECT tenant, triplet_id, [positive] || negatives AS texts FROM triplets)
-    SELECT exported(tenant, id) AS docid, texts[held.place] AS text
-    FROM (SELECT tenant, id, held, held.triplet AS triplet_id FROM latest) JOIN texts USING (tenant, triplet_id)
+    SELECT exported(tenant, id) AS docid, texts[latest_place.place] AS text
+    FROM (SELECT tenant, id, latest_place, latest_place.triplet AS triplet_id FROM latest_places)
+    JOIN texts USING (tenant, triplet_id)
     ORDER BY tenant, id
 """
 
@@ -55,7 +56,7 @@ README = """\
 - `v2/<split>.jsonl`: query_id, query_text, positive_document_ids, negative_document_ids; `v2/corpus.jsonl`: docid, text
   of every passage of the triplets.
 
-One row per query; {bare} queries have no negative and are omitted.
+One row per query; {n_omitted} queries have no negative and are omitted.
 """
 
 
@@ -72,14 +73,14 @@ def tevatron(tables: Tables, folder: Path) -> None:
     require_negatives(tables)
     n_omitted = 0
     with tables.connect() as connection:
-        define_ids(connection, TRAINED)
+        define_ids(connection, TRIPLET_IDS_SQL)
         for split in group_triplets(connection):
-            append(connection, V1, folder / "v1" / f"{split}.jsonl", JSON_LINES)
-            append(connection, V2, folder / "v2" / f"{split}.jsonl", JSON_LINES)
+            append(connection, V1_ROWS_SQL, folder / "v1" / f"{split}.jsonl", JSON_LINES)
+            append(connection, V2_ROWS_SQL, folder / "v2" / f"{split}.jsonl", JSON_LINES)
             n_omitted += n_without_negative(connection)
-        copy(connection, CORPUS, folder / "v2" / "corpus.jsonl", JSON_LINES)
+        copy(connection, CORPUS_SQL, folder / "v2" / "corpus.jsonl", JSON_LINES)
         write_id_map(connection, folder)
-    (folder / "README.md").write_text(README.format(bare=n_omitted), encoding="utf-8")
+    (folder / "README.md").write_text(README.format(n_omitted=n_omitted), encoding="utf-8")
 
 
 KIND = Format(("triplets",), tevatron)

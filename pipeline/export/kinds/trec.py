@@ -8,19 +8,26 @@ import duckdb
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.duckdb_views import literal
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.writers import LINES, any_row, copy, define_ids, require_positives, write_id_map
+from darklode.pipeline.export.writers import (
+    TSV_WITHOUT_HEADER,
+    any_row,
+    copy,
+    define_ids,
+    require_positives,
+    write_id_map,
+)
 
 SPLITS = ("train", "validation", "test")
 
-QUERIES = "SELECT exported(tenant, query_id), one_line(text) FROM queries ORDER BY tenant, query_id"
+QUERIES_SQL = "SELECT exported(tenant, query_id), one_line(text) FROM queries ORDER BY tenant, query_id"
 
-QRELS = """
+QRELS_SQL = """
     SELECT concat_ws(' ', exported(tenant, query_id), '0', exported(tenant, chunk_id), relevance)
     FROM qrels JOIN queries USING (tenant, query_id)
     WHERE split = '{split}' ORDER BY tenant, query_id, chunk_id
 """
 
-RUN = """
+RUN_SQL = """
     SELECT concat_ws(' ', exported(tenant, query_id), 'Q0', exported(tenant, chunk_id), rank, score, safe_id(retriever))
     FROM rankings WHERE retriever = {retriever} ORDER BY tenant, query_id, rank
 """
@@ -39,20 +46,20 @@ def trec(tables: Tables, folder: Path) -> None:
     require_positives(tables)
     with tables.connect() as connection:
         define_ids(connection)
-        copy(connection, QUERIES, folder / "queries.tsv", LINES)
+        copy(connection, QUERIES_SQL, folder / "queries.tsv", TSV_WITHOUT_HEADER)
         for split in SPLITS:
             _qrels(connection, split, folder / f"qrels.{split}.txt")
         names = connection.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever").fetchall()
         for (name,) in names:
-            query = RUN.format(retriever=literal(name))
-            copy(connection, query, folder / "runs" / f"{quote(name, safe='')}.txt", LINES)
+            query = RUN_SQL.format(retriever=literal(name))
+            copy(connection, query, folder / "runs" / f"{quote(name, safe='')}.txt", TSV_WITHOUT_HEADER)
         write_id_map(connection, folder)
 
 
 def _qrels(connection: duckdb.DuckDBPyConnection, split: str, path: Path) -> None:
-    query = QRELS.format(split=split)
+    query = QRELS_SQL.format(split=split)
     if any_row(connection, query):
-        copy(connection, query, path, LINES)
+        copy(connection, query, path, TSV_WITHOUT_HEADER)
 
 
 KIND = Format(("chunks", "queries", "qrels", "rankings"), trec, test_labels=True)

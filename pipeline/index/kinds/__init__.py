@@ -12,7 +12,7 @@ from pydantic import Field
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.types import Bytes, Floats, Ints
-from darklode.pipeline.index.faiss_io import POINTS, faiss
+from darklode.pipeline.index.faiss_io import MIN_POINTS_PER_CENTROID, faiss
 from darklode.schemas.serving import IndexSettings
 
 
@@ -94,7 +94,7 @@ class IvfKind(IndexKind):
 
     LOSSY: ClassVar[bool] = True
     ENCODES_STANDALONE: ClassVar[bool] = True
-    MIN_VECTORS: ClassVar[int] = POINTS * 16
+    MIN_VECTORS: ClassVar[int] = MIN_POINTS_PER_CENTROID * 16
     BITS: ClassVar[int]
     CODES_PER_RESCORE: ClassVar[int]
 
@@ -144,9 +144,9 @@ def _directions(sample: Floats, n_directions: int) -> Floats:
     return np.ascontiguousarray(rotation @ vectors[:, ::-1][:, :n_directions].T, np.float32)
 
 
-_ROTATION_SEED = 20190601
+_ROTATION_SEED = 20190601  # fixed, so that the same sample gives the same index; any number would do
 
 
 def cells_for(total: int, sample: int) -> int:
     """Number of IVF cells: 4 · sqrt(total), but at least 39 sample vectors per cell."""
-    return max(1, min(round(4 * sqrt(total)), sample // POINTS))
+    return max(1, min(round(4 * sqrt(total)), sample // MIN_POINTS_PER_CENTROID))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 from darklode.pipeline.base.types import Bytes, Ints
-from darklode.pipeline.index.faiss_io import POINTS, faiss
+from darklode.pipeline.index.faiss_io import MIN_POINTS_PER_CENTROID, faiss
 from darklode.pipeline.index.kinds import IvfKind
 
 
@@ -23,7 +23,7 @@ class Ivfpq(IvfKind):
 
         `np` disables polysemous training, which takes minutes and is not used by this search.
         """
-        return f"PQ{self.code_size}x{min(self.BITS, (sample // POINTS).bit_length() - 1)}np"
+        return f"PQ{self.code_size}x{min(self.BITS, (sample // MIN_POINTS_PER_CENTROID).bit_length() - 1)}np"
 
     def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
         ivf = faiss().extract_index_ivf(index)

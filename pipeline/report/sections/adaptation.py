@@ -11,21 +11,21 @@ from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
-PAIRS = """
+DIFFERENCES_SQL = """
     SELECT part, measure, difference, low, high, p_holm, detectable, wins, losses, queries FROM evaluation_pairs
     WHERE tenant IS NULL ORDER BY part <> 'own positive', part, measure NOT LIKE 'nDCG%', measure
 """
-TRAINING_DATA = """
+TRAINING_DATA_SQL = """
     SELECT split, count(*) AS queries, count(DISTINCT "group") AS clusters,
            count(*) FILTER (shares_positive) AS share_a_positive
     FROM adaptation_queries GROUP BY split ORDER BY split DESC
 """
-TRAINING_LOG = """
+TRAINING_LOG_SQL = """
     SELECT setting, trial, l.step, loss, l.validation, replaced, judged, short, spread, l.step = kept_step AS kept
     FROM training_log l JOIN (SELECT DISTINCT trial, setting, step AS kept_step FROM adaptation_trials) USING (trial)
     ORDER BY trial, l.step
 """
-TRIALS = """
+TRIALS_SQL = """
     SELECT setting, trial, share, step, validation, stopped,
            row_number() OVER (ORDER BY validation DESC, share, trial) = 1 AS kept
     FROM adaptation_trials ORDER BY trial, share
@@ -104,7 +104,7 @@ def _shares(table: pa.Table, _source: ReportSource) -> list[Curves]:
 def _training_data(source: ReportSource) -> pa.Table:
     """Training queries by split; empty for distilled towers and scaling laws, which use other queries."""
     has_other_sources = source.laws or "tower_queries" in source.written_tables
-    return source.tables.sql(TRAINING_DATA).slice(0, 0 if has_other_sources else None)
+    return source.tables.sql(TRAINING_DATA_SQL).slice(0, 0 if has_other_sources else None)
 
 
 SECTION = FigureSection(
@@ -126,7 +126,7 @@ SECTION = FigureSection(
             "Gain over the base encoder on the test queries",
             "95 % bootstrap intervals over query clusters. Own positive: neither the query's cluster nor its positives "
             "occur in training; only these queries decide. Shared positive: the model may have memorized the answer.",
-            sql_source(PAIRS),
+            sql_source(DIFFERENCES_SQL),
             _lifts,
             ("adapter_verdict", "evaluation_pairs"),
             wide=True,
@@ -146,7 +146,7 @@ SECTION = FigureSection(
             "Training curves",
             "Loss and validation scores of each trial. A trial stops if the validation score falls while the loss "
             "falls.",
-            sql_source(TRAINING_LOG),
+            sql_source(TRAINING_LOG_SQL),
             _training_curves,
             ("training_log", "adaptation_trials"),
             wide=True,
@@ -157,7 +157,7 @@ SECTION = FigureSection(
             "Trials",
             "Validation score of each trial's best weights, interpolated with the base encoder (0); the best point is "
             "selected.",
-            sql_source(TRIALS),
+            sql_source(TRIALS_SQL),
             _shares,
             ("adaptation_trials",),
             max_rows=500,

@@ -19,16 +19,19 @@ MAX_TENANTS = 12
 """Maximum number of tenants drawn: those with the most queries."""
 MAX_ROWS = 100
 N_SHADES = 10
+"""Shades of the heat map; the page's style sheet has a class for each value of `MatrixCell.depth`."""
 
-UNIQUE_POSITIVES = """
-    WITH found AS (
+UNIQUE_POSITIVES_SQL = """
+    WITH labelled_pool AS (
         SELECT retrievers, coalesce(relevance, 0) > 0 AS positive
         FROM pool LEFT JOIN qrels USING (tenant, query_id, chunk_id)
-    ), each AS (SELECT unnest(retrievers) AS retriever, len(retrievers) = 1 AS alone, positive FROM found)
-    SELECT retriever, count(*) FILTER (positive AND alone) AS unique_positives,
-           count(*) FILTER (positive) AS positives, count(*) FILTER (alone) AS unique_candidates,
+    ), retriever_candidates AS (
+        SELECT unnest(retrievers) AS retriever, len(retrievers) = 1 AS is_unique, positive FROM labelled_pool
+    )
+    SELECT retriever, count(*) FILTER (positive AND is_unique) AS unique_positives,
+           count(*) FILTER (positive) AS positives, count(*) FILTER (is_unique) AS unique_candidates,
            count(*) AS candidates
-    FROM each GROUP BY retriever ORDER BY unique_positives DESC, positives DESC, retriever
+    FROM retriever_candidates GROUP BY retriever ORDER BY unique_positives DESC, positives DESC, retriever
 """
 
 
@@ -108,7 +111,7 @@ SECTION = FigureSection(
             "Recall of each retriever, and of the pool without it",
             "Means over queries with 95 % bootstrap intervals (Recall@10 has none); the axis may not start at 0. "
             "Recall is relative to the judged positives of the pool: texts that no retriever found were never judged.",
-            lambda source: statistics.audit_with_shallow(source.tables),
+            lambda source: statistics.audit_with_recall_at_10(source.tables),
             _audit,
             ("audit_retrievers",),
             wide=True,
@@ -127,7 +130,7 @@ SECTION = FigureSection(
             "only-one-found",
             "Unique positives per retriever",
             "Positives that only this retriever found within the pool's depth.",
-            sql_source(UNIQUE_POSITIVES),
+            sql_source(UNIQUE_POSITIVES_SQL),
             lambda table, _: [
                 stacked_bars(
                     table, "retriever", {"unique_positives": ("unique positives", "a")}, axis="unique positives"

@@ -8,24 +8,24 @@ import pyarrow as pa
 from darklode.pipeline.report.drawing import AxisScale, Bar, Chart, Row
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.formatting import UNKNOWN, duration
-from darklode.pipeline.report.source import COMPLETE, ReportSource, valid_stages
+from darklode.pipeline.report.source import STATE_COMPLETE, ReportSource, valid_stages
 from darklode.pipeline.retrieve.search import retrieval_of
 
-STAGES = pa.schema(
+STAGE_TIMES_SCHEMA = pa.schema(
     [("stage", pa.string()), ("state", pa.string()), ("seconds", pa.float64()), ("finished", pa.string())]
 )
 
-TOKENS = """
+USAGE_BY_JUDGE_SQL = """
     SELECT judge_id, count(*) AS verdicts, count(prompt_tokens) AS counted,
            CAST(sum(prompt_tokens) AS BIGINT) AS prompt_tokens, CAST(sum(cached_tokens) AS BIGINT) AS cached_tokens,
            CAST(sum(completion_tokens) AS BIGINT) AS completion_tokens
     FROM {table} GROUP BY judge_id ORDER BY judge_id
 """
 
-EMBEDDED = "embedded"
+EMBEDDED_PREFIX = "embedded"
 """Prefix of the ids of judges that call no model and cost nothing."""
 
-COST = pa.schema(
+COST_SCHEMA = pa.schema(
     [
         ("model", pa.string()),
         ("requests", pa.int64()),
@@ -44,7 +44,7 @@ def _stages(source: ReportSource) -> pa.Table:
         manifest = source.manifests.get(stage)
         timing = {"seconds": manifest.seconds, "finished": manifest.finished or None} if manifest else {}
         rows.append({"stage": stage, "state": state, **timing})
-    return pa.Table.from_pylist(rows, STAGES)
+    return pa.Table.from_pylist(rows, STAGE_TIMES_SCHEMA)
 
 
 def _seconds(table: pa.Table, _source: ReportSource) -> list[Chart]:
@@ -56,7 +56,7 @@ def _seconds(table: pa.Table, _source: ReportSource) -> list[Chart]:
 
 
 def _stage(row: dict[str, Any], scale: AxisScale) -> Row:
-    note = "" if row["state"] == COMPLETE else row["state"]
+    note = "" if row["state"] == STATE_COMPLETE else row["state"]
     if row["seconds"] is None:
         return Row(row["stage"], (), "–", note)
     time = duration(row["seconds"])
@@ -65,11 +65,13 @@ def _stage(row: dict[str, Any], scale: AxisScale) -> Row:
 
 def _cost(source: ReportSource) -> pa.Table:
     members = source.tables.rows("panel_verdicts") > 0
-    token_rows = source.tables.sql(TOKENS.format(table="panel_verdicts" if members else "verdicts")).to_pylist()
+    token_rows = source.tables.sql(
+        USAGE_BY_JUDGE_SQL.format(table="panel_verdicts" if members else "verdicts")
+    ).to_pylist()
     judge = source.settings.judge
     prices = (0.0, 0.0) if members else judge.prices()
     rows = [_judge(row, *prices) for row in token_rows] + list(_encoders(source))
-    return pa.Table.from_pylist(rows, COST)
+    return pa.Table.from_pylist(rows, COST_SCHEMA)
 
 
 def _judge(row: dict[str, Any], prompt_price: float, completion_price: float) -> dict[str, Any]:
@@ -77,7 +79,7 @@ def _judge(row: dict[str, Any], prompt_price: float, completion_price: float) ->
     has_price = prompt_price + completion_price > 0 and n_counted
     spent = (row["prompt_tokens"] or 0) * prompt_price + (row["completion_tokens"] or 0) * completion_price
     tokens = {name: row[name] for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
-    cost = 0.0 if row["judge_id"].startswith(EMBEDDED) else spent / 1e6 if has_price else None
+    cost = 0.0 if row["judge_id"].startswith(EMBEDDED_PREFIX) else spent / 1e6 if has_price else None
     return {
         "model": row["judge_id"],
         "requests": row["verdicts"],

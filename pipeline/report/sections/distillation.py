@@ -9,24 +9,24 @@ from darklode.pipeline.report.drawing import Curves
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.source import ReportSource
 
-TESTED = "tower_test"
+TEST_STAGE = "tower_test"
 
-TRAINING_LOG = """
+TRAINING_LOG_SQL = """
     SELECT CAST(learning_rate AS VARCHAR) AS setting, trial, l.step, squared, cosine, l.distance,
            l.step = kept_step AS kept
     FROM distillation_log l
     JOIN (SELECT trial, learning_rate, step AS kept_step FROM distillation_trials) USING (trial)
     ORDER BY trial, l.step
 """
-HEALTH = "FROM tower_health ORDER BY split"
+TOWER_HEALTH_SQL = "FROM tower_health ORDER BY split"
 
 CURVE_TITLES = {"squared": "‖q − s‖² on training queries", "distance": "‖q − s‖ on held-out queries"}
 
 
 def _retained_quality(source: ReportSource) -> pa.Table:
-    from darklode.pipeline.towers.folder import KEPT
+    from darklode.pipeline.towers.folder import RETAINED_QUALITY_SQL
 
-    return source.tables.sql(KEPT)
+    return source.tables.sql(RETAINED_QUALITY_SQL)
 
 
 def _training_curves(table: pa.Table, _source: ReportSource) -> list[Curves]:
@@ -35,7 +35,7 @@ def _training_curves(table: pa.Table, _source: ReportSource) -> list[Curves]:
 
 def _speeds(source: ReportSource) -> pa.Table:
     """A row per tower: parameters, and times measured on the test machine."""
-    facts = source.manifests[TESTED].facts if TESTED in source.manifests else {}
+    facts = source.manifests[TEST_STAGE].facts if TEST_STAGE in source.manifests else {}
     return pa.Table.from_pylist([{"tower": name, **facts[name]} for name in ("teacher", "student") if name in facts])
 
 
@@ -56,14 +56,14 @@ SECTION = FigureSection(
             "Distance to the teacher",
             "distance is the mean ‖q − s‖ of unit vectors, which bounds the loss in ranking up to a constant. unseen "
             "queries were not used for training or selection. overlap is the shared part of the top 10.",
-            sql_source(HEALTH),
+            sql_source(TOWER_HEALTH_SQL),
             needs=("tower_health",),
         ),
         Figure(
             "tower-course",
             "Training curves",
             "Each trial's loss and its distance on held-out queries; the trial with the smallest distance is selected.",
-            sql_source(TRAINING_LOG),
+            sql_source(TRAINING_LOG_SQL),
             _training_curves,
             ("distillation_log", "distillation_trials"),
             wide=True,

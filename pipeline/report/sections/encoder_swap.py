@@ -15,11 +15,11 @@ from darklode.pipeline.report.source import ReportSource
 DEPTH = 10
 MAX_QUERIES, MAX_TITLES = 20, 5
 
-OVERLAPS = """
+OVERLAP_COUNTS_SQL = """
     SELECT overlap, count(*) AS queries, CAST(sum(searches) AS BIGINT) AS searches FROM encoder_swap
     GROUP BY overlap ORDER BY overlap
 """
-CHANGED = f"""
+CHANGED_QUERIES_SQL = f"""
     SELECT query, searches, overlap, base_ids, adapted_ids, base_titles, adapted_titles FROM encoder_swap
     WHERE overlap < {DEPTH} ORDER BY overlap, searches DESC NULLS LAST, query LIMIT {MAX_QUERIES}
 """
@@ -76,7 +76,7 @@ SECTION = FigureSection(
             "swap-overlap",
             "Overlap of the old and new top 10",
             "Queries by number of texts that are in the top 10 of both encoders. This shows change, not improvement.",
-            sql_source(OVERLAPS),
+            sql_source(OVERLAP_COUNTS_SQL),
             _overlaps,
             ("encoder_swap",),
             wide=True,
@@ -85,7 +85,7 @@ SECTION = FigureSection(
             "swap-queries",
             "Queries that change most",
             "Titles removed from and added to the top 10; frequent queries first.",
-            sql_source(CHANGED),
+            sql_source(CHANGED_QUERIES_SQL),
             _changed_queries,
             ("encoder_swap",),
             wide=True,

@@ -14,7 +14,7 @@ from darklode.pipeline.report.source import ReportSource
 
 MAX_TENANTS = 12
 MIN_SPAN = 0.1
-AGREEMENT = """
+AGREEMENT_COLUMNS = """
     tenant labels kappa cross_validated_kappa ece threshold fitted_threshold fitted_kappa true_positives
     false_positives false_negatives true_negatives unreadable probabilities judge_id
 """.split()
@@ -58,7 +58,7 @@ SECTION = FigureSection(
             "Agreement with human labels",
             "fitted_kappa was fitted on these labels and is optimistic; cross_validated_kappa estimates the value "
             "for new queries.",
-            lambda source: statistics.calibration(source.tables).select(AGREEMENT),
+            lambda source: statistics.calibration(source.tables).select(AGREEMENT_COLUMNS),
             needs=("calibration",),
             wide=True,
             max_rows=20,

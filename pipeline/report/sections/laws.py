@@ -10,16 +10,16 @@ import pyarrow as pa
 
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.laws.page import (
-    BATCH,
-    CORRELATED,
-    CORRELATIONS,
-    COSTS,
-    DEEPER,
-    DEPTHS,
-    PLANNING,
-    TRAINED,
-    TRAINERS,
-    VERDICTS,
+    CORRELATION_NOTE,
+    CORRELATIONS_SQL,
+    COSTS_SQL,
+    DEPTH_COSTS_SQL,
+    DEPTH_NOTE,
+    NEXT_QUERIES_SQL,
+    PLAN_NOTE,
+    TRAINED_ENCODERS_SQL,
+    TRAINERS_NOTE,
+    VERDICTS_SQL,
 )
 from darklode.pipeline.laws.points import LawKey
 from darklode.pipeline.report.charts import MIN_SPAN, TONES
@@ -28,9 +28,9 @@ from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
-HELD_OUT = "held out"
+HELD_OUT_PART = "held out"
 
-PLAN = """
+PLAN_SQL = """
     SELECT choice, measure, source, gain, gain_low, gain_high, money, money_low, money_high, said FROM law_plan
     ORDER BY place
 """
@@ -39,7 +39,7 @@ TICK_WIDTH = 14.0
 """Minimum distance of labelled ticks, in percent of the axis."""
 
 # Up to the largest size: the fit without it. Beyond: the law fitted to all sizes, if it holds.
-CURVES = """
+CURVES_SQL = """
     SELECT measure, source, encoder, parameters, size, loss, predicted, low, high, part FROM law_predictions
     WHERE fitted_to = 'without the largest' OR part = 'not measured'
     ORDER BY measure, source, encoder, parameters NULLS FIRST, size
@@ -80,8 +80,8 @@ def _model(rows: list[Row], x_scale: AxisScale, y_scale: AxisScale, tone: str) -
 
     yield CurveLine([*points("low", rows), *reversed(points("high", rows))], tone, "band")
     yield CurveLine(points("predicted", rows), tone, "line")
-    yield CurveLine(points("loss", [row for row in rows if row["part"] != HELD_OUT]), tone, "dots")
-    yield CurveLine(points("loss", [row for row in rows if row["part"] == HELD_OUT]), tone, "stars")
+    yield CurveLine(points("loss", [row for row in rows if row["part"] != HELD_OUT_PART]), tone, "dots")
+    yield CurveLine(points("loss", [row for row in rows if row["part"] == HELD_OUT_PART]), tone, "stars")
 
 
 def _spaced_ticks(sizes: list[int], x_scale: AxisScale) -> Iterator[int]:
@@ -108,7 +108,7 @@ SECTION = FigureSection(
             "Do scaling laws hold?",
             "The largest size is held out. held_out_error is the law's prediction error for it, naive_error the "
             "error of assuming no change from the next smaller size. A high R² alone is no evidence of a law.",
-            sql_source(VERDICTS),
+            sql_source(VERDICTS_SQL),
             needs=("law_verdicts",),
             wide=True,
         ),
@@ -117,7 +117,7 @@ SECTION = FigureSection(
             "Loss by number of labelled queries",
             "Mean loss over seeds; measures where higher is better are shown as 1 − value. Curve and band come from "
             "the fit without the largest size; beyond it, from the law if it holds.",
-            sql_source(CURVES),
+            sql_source(CURVES_SQL),
             _curves,
             ("law_predictions",),
             wide=True,
@@ -126,8 +126,8 @@ SECTION = FigureSection(
         Figure(
             "law-plan",
             "Options",
-            " ".join(PLANNING.split()),
-            sql_source(PLAN),
+            " ".join(PLAN_NOTE.split()),
+            sql_source(PLAN_SQL),
             needs=("law_plan",),
             wide=True,
             null="",
@@ -136,15 +136,15 @@ SECTION = FigureSection(
             "law-costs",
             "Cost of labels",
             "Measured in the training runs and for the grid's encoders, with 95 % bootstrap intervals.",
-            sql_source(COSTS),
+            sql_source(COSTS_SQL),
             needs=("law_costs",),
             wide=True,
         ),
         Figure(
             "law-depths",
             "Positives by pool depth",
-            " ".join(DEEPER.split()),
-            sql_source(DEPTHS),
+            " ".join(DEPTH_NOTE.split()),
+            sql_source(DEPTH_COSTS_SQL),
             needs=("depth_costs",),
             wide=True,
         ),
@@ -153,15 +153,15 @@ SECTION = FigureSection(
             "Queries to label next",
             "The most frequent query of each unlabelled cluster, then queries by disagreement within their cluster. No "
             "difference in training value to randomly drawn queries was measured.",
-            sql_source(f"{BATCH} ORDER BY place"),
+            sql_source(f"{NEXT_QUERIES_SQL} ORDER BY place"),
             needs=("next_queries",),
             wide=True,
         ),
         Figure(
             "law-trained",
             "Trained encoders",
-            " ".join(TRAINERS.split()),
-            lambda source: source.tables.sql(TRAINED),
+            " ".join(TRAINERS_NOTE.split()),
+            lambda source: source.tables.sql(TRAINED_ENCODERS_SQL),
             needs=("law_points",),
             wide=True,
             null="",
@@ -169,8 +169,8 @@ SECTION = FigureSection(
         Figure(
             "law-correlations",
             "Contrastive entropy and ranking",
-            " ".join(CORRELATED.split()),
-            sql_source(CORRELATIONS),
+            " ".join(CORRELATION_NOTE.split()),
+            sql_source(CORRELATIONS_SQL),
             needs=("law_correlations",),
         ),
     ),

@@ -13,8 +13,8 @@ from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
 MAX_DAYS = 120
-BY_TENANT = """
-    WITH counted AS (
+ROWS_BY_TENANT_SQL = """
+    WITH row_counts AS (
         SELECT tenant, 'queries' AS kind, count(*) AS n FROM log_queries GROUP BY tenant UNION ALL
         SELECT tenant, 'associations', count(*) FROM associations GROUP BY tenant UNION ALL
         SELECT tenant, 'pairs', count(*) FROM mined_pairs GROUP BY tenant UNION ALL
@@ -24,7 +24,7 @@ BY_TENANT = """
            CAST(coalesce(sum(n) FILTER (kind = 'associations'), 0) AS BIGINT) AS associations,
            CAST(coalesce(sum(n) FILTER (kind = 'pairs'), 0) AS BIGINT) AS pairs,
            CAST(coalesce(sum(n) FILTER (kind = 'triplets'), 0) AS BIGINT) AS triplets
-    FROM counted GROUP BY tenant ORDER BY queries DESC, tenant
+    FROM row_counts GROUP BY tenant ORDER BY queries DESC, tenant
 """
 
 
@@ -37,21 +37,24 @@ def _by_source(table: pa.Table, _source: ReportSource) -> list[Chart]:
     return [stacked_bars(pa.table({"source": names} | columns), "source", series, axis="triplets", shares=True)]
 
 
-SHARES = {"relevant": ("positives", "a"), "of_negatives": ("negatives", "b")}
+VERIFIED_SHARES = {"relevant": ("positives", "a"), "of_negatives": ("negatives", "b")}
 
 
 def _confirmed_charts(table: pa.Table, _source: ReportSource) -> list[Chart]:
     has_several_judges = len(pc.unique(table["judge_id"])) > 1
     rows = sorted(table.to_pylist(), key=lambda row: (row["source"], row["judge_id"]))
     bars = [
-        _share(row, name, with_judge=has_several_judges) for row in rows for name in SHARES if row[name] is not None
+        _share(row, name, with_judge=has_several_judges)
+        for row in rows
+        for name in VERIFIED_SHARES
+        if row[name] is not None
     ]
     return [whiskers(bars, "", "a")] if bars else []
 
 
 def _share(row: dict[str, Any], name: str, *, with_judge: bool) -> Whisker:
     middle, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    label, tone = SHARES[name]
+    label, tone = VERIFIED_SHARES[name]
     group = f"{row['source']}, {row['judge_id']}" if with_judge else row["source"]
     return Whisker(f"{row['tier']}, {label}", middle, low, high, f"{number(row[label])} checked", group, tone)
 
@@ -96,14 +99,16 @@ SECTION = FigureSection(
             "Associations",
             "Queries with associated queries, and how many; associations beyond "
             "associate.max_lenders_per_query are not used.",
-            lambda source: statistics.lenders(source.tables, source.settings.associate.max_lenders_per_query),
+            lambda source: statistics.association_counts(
+                source.tables, source.settings.associate.max_lenders_per_query
+            ),
             needs=("associations",),
         ),
         Figure(
             "mined-tenants",
             "By tenant",
             "Distinct queries of the log, associations, pairs and triplets.",
-            sql_source(BY_TENANT),
+            sql_source(ROWS_BY_TENANT_SQL),
             needs=("log_queries", "associations", "mined_pairs", "triplets"),
             max_rows=20,
         ),
@@ -113,7 +118,7 @@ SECTION = FigureSection(
             "Of the checked positives and negatives, with 95 % intervals. Each tier contains the smaller ones; large "
             "contains the whole source. If negatives are relevant as often as positives, the source is noise. An "
             "embedded judge is weak.",
-            lambda source: statistics.confirmed(source.tables),
+            lambda source: statistics.verified_shares(source.tables),
             _confirmed_charts,
             ("mined_verdicts",),
             wide=True,

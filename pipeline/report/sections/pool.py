@@ -9,21 +9,23 @@ from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
-BINS = 24
+MAX_BINS = 24
 
-SIZES = """
+POOL_SIZE_BINS_SQL = """
     WITH sizes AS (
         SELECT count(pool.chunk_id) AS n FROM queries LEFT JOIN pool USING (tenant, query_id) GROUP BY tenant, query_id
-    ), placed AS (SELECT CASE WHEN n = 0 THEN -1 ELSE (n - 1) // $1 END AS bin FROM sizes)
+    ), binned_sizes AS (SELECT CASE WHEN n = 0 THEN -1 ELSE (n - 1) // $1 END AS bin FROM sizes)
     SELECT CASE WHEN bin < 0 THEN 0 ELSE bin * $1 + 1 END AS candidates_from,
            CASE WHEN bin < 0 THEN 0 ELSE (bin + 1) * $1 END AS candidates_to, count(*) AS queries
-    FROM placed GROUP BY bin ORDER BY bin
+    FROM binned_sizes GROUP BY bin ORDER BY bin
 """
 
 
 def _sizes(source: ReportSource) -> pa.Table:
     summary = statistics.pool_sizes(source.tables).to_pylist()
-    return source.tables.sql(SIZES, [integer_step(max([row["max"] for row in summary], default=0) / BINS)])
+    return source.tables.sql(
+        POOL_SIZE_BINS_SQL, [integer_step(max([row["max"] for row in summary], default=0) / MAX_BINS)]
+    )
 
 
 def _histogram(table: pa.Table, _source: ReportSource) -> list[Chart]:

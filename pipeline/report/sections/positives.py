@@ -12,18 +12,18 @@ from darklode.pipeline.report.source import ReportSource
 MAX_POSITIVES = 30
 """Queries with more share one bin."""
 
-POSITIVES = f"""
-    WITH found AS (
+POSITIVES_PER_QUERY_SQL = f"""
+    WITH positive_counts AS (
         SELECT split, count(*) FILTER (relevance > 0) AS n
         FROM queries LEFT JOIN qrels USING (tenant, query_id) GROUP BY tenant, query_id, split
     )
     SELECT CAST(least(n, {MAX_POSITIVES + 1}) AS BIGINT) AS positives, count(*) AS queries,
            count(*) FILTER (split = 'train') AS train, count(*) FILTER (split = 'validation') AS validation,
            count(*) FILTER (split = 'test') AS test
-    FROM found GROUP BY ALL ORDER BY positives
+    FROM positive_counts GROUP BY ALL ORDER BY positives
 """
 
-WITHOUT = """
+QUERIES_WITHOUT_POSITIVE_SQL = """
     SELECT tenant, left(text, 300) AS query, split, count(pool.chunk_id) AS candidates
     FROM queries LEFT JOIN pool USING (tenant, query_id)
     ANTI JOIN (FROM qrels WHERE relevance > 0) AS positives USING (tenant, query_id)
@@ -47,7 +47,7 @@ SECTION = FigureSection(
             "Positives per query",
             "Queries by number of relevant candidates. Queries at 0 have no answer in the corpus, or it was not "
             "found; the last bin contains all above 30.",
-            sql_source(POSITIVES),
+            sql_source(POSITIVES_PER_QUERY_SQL),
             _positives,
             ("queries", "qrels"),
         ),
@@ -55,7 +55,7 @@ SECTION = FigureSection(
             "queries-without-positives",
             "Queries without a positive",
             "No relevant text was found: the documents lack an answer, or the retrievers missed it.",
-            sql_source(WITHOUT),
+            sql_source(QUERIES_WITHOUT_POSITIVE_SQL),
             needs=("queries", "pool", "qrels"),
             max_rows=10,
         ),

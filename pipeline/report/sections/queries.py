@@ -14,20 +14,20 @@ from darklode.pipeline.report.source import ReportSource
 
 MAX_WORDS = 30
 """Longer queries share one bin."""
-TEXT = 300
+MAX_TEXT_CHARACTERS = 300
 
-SAMPLED = "SELECT payload FROM rejects WHERE stage = 'clean.diversity' AND payload IS NOT NULL"
+SAMPLED_OUT_QUERIES_SQL = "SELECT payload FROM rejects WHERE stage = 'clean.diversity' AND payload IS NOT NULL"
 
-LANGUAGES = """
-    WITH named AS (
+LANGUAGES_SQL = """
+    WITH query_languages AS (
         SELECT language, true AS kept FROM cleaned_queries UNION ALL
         SELECT substr(reason, 10), false FROM rejects WHERE stage = 'clean.language' AND reason LIKE 'language %'
     )
     SELECT language, count(*) FILTER (kept) AS kept, count(*) FILTER (NOT kept) AS dropped
-    FROM named GROUP BY language ORDER BY count(*) DESC, language
+    FROM query_languages GROUP BY language ORDER BY count(*) DESC, language
 """
 
-CLUSTERS = """
+CLUSTER_SIZES_SQL = """
     WITH sizes AS (
         SELECT CAST(sum(n_represented) AS BIGINT) AS n FROM cleaned_queries GROUP BY tenant, cluster_id
     ), bins AS (FROM (VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 9), (10, 19), (20, 49), (50, 99), (100, 999),
@@ -38,25 +38,25 @@ CLUSTERS = """
     FROM sizes JOIN bins ON n BETWEEN low AND high GROUP BY low, high ORDER BY low
 """
 
-LARGEST = f"""
+LARGEST_CLUSTERS_SQL = f"""
     WITH sizes AS (
         SELECT tenant, cluster_id, CAST(sum(n_represented) AS BIGINT) AS raw_queries, count(*) AS kept
         FROM cleaned_queries GROUP BY tenant, cluster_id ORDER BY raw_queries DESC, tenant, cluster_id LIMIT 8
-    ), picked AS (SELECT * FROM cleaned_queries SEMI JOIN sizes USING (tenant, cluster_id)),
+    ), kept_queries AS (SELECT * FROM cleaned_queries SEMI JOIN sizes USING (tenant, cluster_id)),
     texts AS (
-        SELECT tenant, cluster_id, 0 AS place, left(text, {TEXT}) AS text FROM picked UNION ALL
-        SELECT p.tenant, p.cluster_id, 1, left(r.payload, {TEXT}) FROM rejects r
-        JOIN picked p ON p.tenant = r.tenant AND p.query_id = r.represented_by
+        SELECT tenant, cluster_id, 0 AS place, left(text, {MAX_TEXT_CHARACTERS}) AS text FROM kept_queries UNION ALL
+        SELECT p.tenant, p.cluster_id, 1, left(r.payload, {MAX_TEXT_CHARACTERS}) FROM rejects r
+        JOIN kept_queries p ON p.tenant = r.tenant AND p.query_id = r.represented_by
         WHERE r.stage LIKE 'clean.%' AND r.payload IS NOT NULL
-    ), different AS (
+    ), distinct_texts AS (
         SELECT tenant, cluster_id, place, text FROM texts
         QUALIFY row_number() OVER (
             PARTITION BY tenant, cluster_id, lower(regexp_replace(trim(text), '\\s+', ' ', 'g')) ORDER BY place, text
         ) = 1
-    ), named AS (
-        SELECT tenant, cluster_id, list(text ORDER BY place, text)[1:6] AS examples FROM different GROUP BY ALL
+    ), cluster_examples AS (
+        SELECT tenant, cluster_id, list(text ORDER BY place, text)[1:6] AS examples FROM distinct_texts GROUP BY ALL
     )
-    SELECT tenant, cluster_id, raw_queries, kept, examples FROM sizes JOIN named USING (tenant, cluster_id)
+    SELECT tenant, cluster_id, raw_queries, kept, examples FROM sizes JOIN cluster_examples USING (tenant, cluster_id)
     ORDER BY raw_queries DESC, tenant, cluster_id
 """
 
@@ -65,7 +65,7 @@ def _word_counts(source: ReportSource) -> pa.Table:
     """Number of raw, cleaned and kept queries by number of words."""
     tables = source.tables
     raw = _by_words(count_words(tables.read("raw_queries", ["text"])["text"]))
-    sampled = _by_words(count_words(tables.sql(SAMPLED)["payload"]))
+    sampled = _by_words(count_words(tables.sql(SAMPLED_OUT_QUERIES_SQL)["payload"]))
     retained_counts = _by_words(tables.read("cleaned_queries", ["n_words"])["n_words"])
     words = np.flatnonzero(raw + sampled + retained_counts)
     counts = {"raw": raw, "cleaned": sampled + retained_counts, "kept": retained_counts}
@@ -131,7 +131,7 @@ SECTION = FigureSection(
             "Languages",
             "Queries by detected language, kept or dropped. Detection is unreliable for short queries; they are "
             "dropped only if another language is likely.",
-            sql_source(LANGUAGES),
+            sql_source(LANGUAGES_SQL),
             lambda table, _: [
                 stacked_bars(
                     table, "language", {"kept": ("kept", "a"), "dropped": ("dropped", "faint")}, axis="queries"
@@ -144,7 +144,7 @@ SECTION = FigureSection(
             "cluster-sizes",
             "Query cluster sizes",
             "Clusters of similar queries by the number of raw queries they represent.",
-            sql_source(CLUSTERS),
+            sql_source(CLUSTER_SIZES_SQL),
             lambda table, _: [stacked_bars(table, "raw_queries", {"clusters": ("clusters", "a")}, axis="clusters")],
             ("cleaned_queries",),
         ),
@@ -152,7 +152,7 @@ SECTION = FigureSection(
             "largest-clusters",
             "Largest query clusters",
             "A kept query and other queries of its cluster.",
-            sql_source(LARGEST),
+            sql_source(LARGEST_CLUSTERS_SQL),
             _largest,
             ("cleaned_queries",),
             wide=True,

@@ -15,10 +15,12 @@ from darklode.pipeline.report.passages import Key, Passages
 from darklode.pipeline.report.source import ReportSource, thresholds
 
 INITIAL_LIMIT = 1000
+"""Verdicts that `most_doubtful` joins with the triplets in its first attempt."""
 LIMIT_FACTOR = 100
+"""Factor of the next attempt, if too few of them occur in a triplet. Neither changes the result, only the time."""
 
 # margin: distance of the probability from the threshold, on the label's side; negative if it contradicts the label.
-NEAREST = """
+SMALLEST_MARGINS_SQL = """
     SELECT v.tenant, v.query_id, v.chunk_id, v.relevant, v.probability, t.threshold,
            CASE WHEN v.relevant THEN v.probability - t.threshold ELSE t.threshold - v.probability END AS margin
     FROM verdicts v JOIN thresholds t ON t.tenant IS NULL OR t.tenant = v.tenant
@@ -27,14 +29,14 @@ NEAREST = """
     ORDER BY margin, v.tenant, v.query_id, v.chunk_id LIMIT $most
 """
 
-FOUND = """
-    SELECT n.*, min(t.triplet_id) AS triplet_id FROM near n
+DOUBTFUL_PAIRS_SQL = """
+    SELECT n.*, min(t.triplet_id) AS triplet_id FROM smallest_margins n
     JOIN triplets t ON t.tenant = n.tenant AND t.query_id = n.query_id
         AND CASE WHEN n.relevant THEN t.positive_id = n.chunk_id ELSE list_contains(t.negative_ids, n.chunk_id) END
     GROUP BY ALL ORDER BY margin, n.tenant, n.query_id, n.chunk_id LIMIT $wanted
 """
 
-REFUTED = """
+DOUBTFUL_MINED_PAIRS_SQL = """
     SELECT v.tenant, v.query_id, v.positive_id AS chunk_id, true AS relevant, v.probability, h.threshold,
            v.probability - h.threshold AS margin, min(t.triplet_id) AS triplet_id
     FROM mined_verdicts v JOIN triplets t USING (tenant, query_id, positive_id), thresholds h
@@ -58,58 +60,69 @@ def most_doubtful(source: ReportSource, connection: duckdb.DuckDBPyConnection, n
     """
     connection.register("thresholds", thresholds(source))
     if source.mined:
-        return connection.sql(REFUTED, params={"wanted": n_wanted}).to_arrow_table()
+        return connection.sql(DOUBTFUL_MINED_PAIRS_SQL, params={"wanted": n_wanted}).to_arrow_table()
     limit, n_pairs = INITIAL_LIMIT, source.tables.rows("verdicts")
     while True:
-        connection.register("near", connection.sql(NEAREST, params={"most": limit}).to_arrow_table())
-        rows: pa.Table = connection.sql(FOUND, params={"wanted": n_wanted}).to_arrow_table()
+        connection.register(
+            "smallest_margins", connection.sql(SMALLEST_MARGINS_SQL, params={"most": limit}).to_arrow_table()
+        )
+        rows: pa.Table = connection.sql(DOUBTFUL_PAIRS_SQL, params={"wanted": n_wanted}).to_arrow_table()
         if rows.num_rows == n_wanted or limit >= n_pairs:
             return rows
         limit *= LIMIT_FACTOR
 
 
 N_SHOWN = 10
-TEXT = 2000
-NEGATIVES = 4
+MAX_TEXT_CHARACTERS = 2000
+MAX_NEGATIVES = 4
 
-DRAWN = """
+TRIPLET_SAMPLE_SQL = """
     SELECT tenant, triplet_id, 0 AS place FROM triplets
     ORDER BY md5(concat_ws(chr(0), $seed, tenant, triplet_id)), tenant, triplet_id LIMIT $wanted
 """
 
-TEXTS = f"""
-    SELECT tenant, query_id, split, source, date, left(query, {TEXT}) AS query, left(positive, {TEXT}) AS positive,
-           positive_id, list_transform(negatives[1:{NEGATIVES}], lambda text: left(text, {TEXT})) AS negatives,
-           negative_ids[1:{NEGATIVES}] AS negative_ids, len(negatives) AS all_negatives, triplet_id
-    FROM triplets SEMI JOIN chosen USING (tenant, triplet_id)
+# Reads `selected_triplets` (tenant, triplet_id), which the caller registers: `_random` and `_doubtful`.
+TRIPLET_TEXTS_SQL = f"""
+    SELECT tenant, query_id, split, source, date, left(query, {MAX_TEXT_CHARACTERS}) AS query,
+           left(positive, {MAX_TEXT_CHARACTERS}) AS positive, positive_id,
+           list_transform(negatives[1:{MAX_NEGATIVES}], lambda text: left(text, {MAX_TEXT_CHARACTERS})) AS negatives,
+           negative_ids[1:{MAX_NEGATIVES}] AS negative_ids, len(negatives) AS all_negatives, triplet_id
+    FROM triplets SEMI JOIN selected_triplets USING (tenant, triplet_id)
 """
 
-RANDOM = f"SELECT * EXCLUDE (triplet_id) FROM ({TEXTS}) ORDER BY md5(concat_ws(chr(0), $seed, tenant, triplet_id))"
+RANDOM_TRIPLETS_SQL = f"""
+    SELECT * EXCLUDE (triplet_id) FROM ({TRIPLET_TEXTS_SQL})
+    ORDER BY md5(concat_ws(chr(0), $seed, tenant, triplet_id))
+"""
 
-DOUBTFUL = f"""
+DOUBTFUL_TRIPLETS_SQL = f"""
     SELECT t.tenant, t.query_id, t.split, t.source, t.query,
-           CASE WHEN c.relevant THEN 'positive' ELSE 'negative' END AS doubtful,
-           c.probability, c.threshold, c.margin, c.chunk_id,
-           CASE WHEN c.relevant THEN NULL ELSE left(f.negatives[list_position(f.negative_ids, c.chunk_id)], {TEXT}) END
-               AS negative, t.positive, t.positive_id
-    FROM chosen c JOIN ({TEXTS}) t USING (tenant, triplet_id) JOIN triplets f USING (tenant, triplet_id)
-    ORDER BY c.margin, c.tenant, c.query_id, c.chunk_id
+           CASE WHEN selected.relevant THEN 'positive' ELSE 'negative' END AS doubtful,
+           selected.probability, selected.threshold, selected.margin, selected.chunk_id,
+           CASE WHEN NOT selected.relevant
+                THEN left(uncut.negatives[list_position(uncut.negative_ids, selected.chunk_id)], {MAX_TEXT_CHARACTERS})
+                END AS negative, t.positive, t.positive_id
+    FROM selected_triplets selected JOIN ({TRIPLET_TEXTS_SQL}) t USING (tenant, triplet_id)
+    JOIN triplets uncut USING (tenant, triplet_id)
+    ORDER BY selected.margin, selected.tenant, selected.query_id, selected.chunk_id
 """
 
 
 def _random(source: ReportSource) -> pa.Table:
     seed = str(source.settings.seed)
-    with source.tables.connect(DRAWN + RANDOM) as connection:
-        drawn = connection.sql(DRAWN, params={"seed": seed, "wanted": N_SHOWN}).to_arrow_table()
-        connection.register("chosen", drawn)
-        rows: pa.Table = connection.sql(RANDOM, params={"seed": seed}).to_arrow_table()
+    with source.tables.connect(TRIPLET_SAMPLE_SQL + RANDOM_TRIPLETS_SQL) as connection:
+        drawn = connection.sql(TRIPLET_SAMPLE_SQL, params={"seed": seed, "wanted": N_SHOWN}).to_arrow_table()
+        connection.register("selected_triplets", drawn)
+        rows: pa.Table = connection.sql(RANDOM_TRIPLETS_SQL, params={"seed": seed}).to_arrow_table()
         return rows
 
 
 def _doubtful(source: ReportSource) -> pa.Table:
-    with source.tables.connect(NEAREST + FOUND + REFUTED + DOUBTFUL) as connection:
-        connection.register("chosen", most_doubtful(source, connection, N_SHOWN))
-        rows: pa.Table = connection.sql(DOUBTFUL).to_arrow_table()
+    with source.tables.connect(
+        SMALLEST_MARGINS_SQL + DOUBTFUL_PAIRS_SQL + DOUBTFUL_MINED_PAIRS_SQL + DOUBTFUL_TRIPLETS_SQL
+    ) as connection:
+        connection.register("selected_triplets", most_doubtful(source, connection, N_SHOWN))
+        rows: pa.Table = connection.sql(DOUBTFUL_TRIPLETS_SQL).to_arrow_table()
         return rows
 
 

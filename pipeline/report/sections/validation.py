@@ -21,13 +21,13 @@ MEASURES = {
     "kappa": ("Cohen's kappa", "c"),
 }
 
-FIGURES = """
+VALIDATION_SQL = """
     SELECT tenant, retriever, labelled, queries, precision, precision_low, precision_high, recall, recall_low,
            recall_high, missed, missed_low, missed_high, kappa, kappa_low, kappa_high, weighted_kappa,
            weighted_kappa_low, weighted_kappa_high, null_rate, tied, skipped, outside
     FROM validation ORDER BY retriever NULLS FIRST, tenant NULLS FIRST
 """
-RELEASE = "SELECT * FROM release ORDER BY figure"
+RELEASE_SQL = "SELECT * FROM release ORDER BY figure"
 
 
 def _figures(table: pa.Table, _source: ReportSource) -> list[Chart]:
@@ -80,7 +80,7 @@ SECTION = FigureSection(
             "release",
             "Release requirements",
             "Required and measured values; an unknown value does not meet a requirement.",
-            sql_source(RELEASE),
+            sql_source(RELEASE_SQL),
             needs=("release",),
         ),
         Figure(
@@ -96,7 +96,7 @@ SECTION = FigureSection(
             "Estimated precision, recall and agreement of the whole run",
             "Each labelled pair is weighted by the pairs it represents; whiskers are 95 % intervals. Recall is "
             "relative to the pool: texts that no retriever found were never judged.",
-            sql_source(FIGURES),
+            sql_source(VALIDATION_SQL),
             _figures,
             ("validation",),
             wide=True,

@@ -11,15 +11,16 @@ from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number, share
 from darklode.pipeline.report.source import ReportSource, thresholds
 
-BINS = 20
+MAX_BINS = 20
 """Approximate maximum number of bins; their bounds are round numbers."""
 MIN_SPAN = 0.1
+"""Minimum length of the probability axis; shorter ranges would exaggerate small differences."""
 MAX_THRESHOLDS = 4
 ERROR_CHARACTERS = 120
 
-ENDS = "SELECT min(probability) AS low, max(probability) AS high FROM verdicts"
+PROBABILITY_RANGE_SQL = "SELECT min(probability) AS low, max(probability) AS high FROM verdicts"
 
-PROBABILITIES = """
+PROBABILITY_BINS_SQL = """
     WITH binned AS (
         SELECT CAST(floor(probability * $1) AS INTEGER) AS floored,
                CASE WHEN floored >= $2 THEN floored - 1 ELSE floored END AS bin, relevant
@@ -31,23 +32,23 @@ PROBABILITIES = """
     FROM binned GROUP BY bin ORDER BY bin
 """
 
-NULLS = f"""
-    WITH nulls AS (
+UNREADABLE_VERDICTS_SQL = f"""
+    WITH error_counts AS (
         SELECT coalesce(left(error, {ERROR_CHARACTERS}), 'unknown error') AS error, count(*) AS verdicts FROM verdicts
         WHERE relevant IS NULL GROUP BY ALL
-    ), everything AS (SELECT count(*) AS n, count(*) FILTER (relevant IS NULL) AS unreadable FROM verdicts)
-    SELECT 'any' AS error, unreadable AS verdicts, unreadable / n AS share FROM everything WHERE n > 0 UNION ALL
-    SELECT error, verdicts, verdicts / n FROM nulls, everything
+    ), totals AS (SELECT count(*) AS n, count(*) FILTER (relevant IS NULL) AS unreadable FROM verdicts)
+    SELECT 'any' AS error, unreadable AS verdicts, unreadable / n AS share FROM totals WHERE n > 0 UNION ALL
+    SELECT error, verdicts, verdicts / n FROM error_counts, totals
     ORDER BY verdicts DESC, error = 'any' DESC, error
 """
 
 
 def _probability_bins(source: ReportSource) -> pa.Table:
     """Verdicts by probability, in bins adapted to their range; the last bin includes its upper bound."""
-    (probability_range,) = source.tables.sql(ENDS).to_pylist()
+    (probability_range,) = source.tables.sql(PROBABILITY_RANGE_SQL).to_pylist()
     scale = AxisScale.including(probability_range["low"] or 0.0, probability_range["high"] or 0.0, MIN_SPAN)
-    bins_per_unit = round(1 / round_up_nicely((scale.high - scale.low) / BINS))
-    return source.tables.sql(PROBABILITIES, [bins_per_unit, round(scale.high * bins_per_unit)])
+    bins_per_unit = round(1 / round_up_nicely((scale.high - scale.low) / MAX_BINS))
+    return source.tables.sql(PROBABILITY_BINS_SQL, [bins_per_unit, round(scale.high * bins_per_unit)])
 
 
 def _probabilities(table: pa.Table, source: ReportSource) -> list[Chart]:
@@ -81,8 +82,8 @@ def _rules(threshold_rows: list[Row], scale: AxisScale) -> list[Rule]:
 
 
 def _nulls(table: pa.Table, _source: ReportSource) -> list[Drawing]:
-    everything, *errors = table.to_pylist()
-    n_unreadable, percent = number(everything["verdicts"]), share(everything["share"], 2)
+    totals, *errors = table.to_pylist()
+    n_unreadable, percent = number(totals["verdicts"]), share(totals["share"], 2)
     facts = Facts([("unreadable", n_unreadable), ("share of all verdicts", percent)])
     if not errors:
         return [facts]
@@ -122,7 +123,7 @@ SECTION = FigureSection(
             "unreadable",
             "Unreadable verdicts",
             "Unreadable verdicts are null: neither positives nor negatives.",
-            sql_source(NULLS),
+            sql_source(UNREADABLE_VERDICTS_SQL),
             _nulls,
             ("verdicts",),
             max_rows=11,

@@ -2,5 +2,5 @@
 dimensions.
 """
 
-FOLDER = "towers"
+TOWERS_FOLDER = "towers"
 """Name of the folder with both towers."""

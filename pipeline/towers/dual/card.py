@@ -8,15 +8,15 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
-from darklode.pipeline.towers.dual import FOLDER
-from darklode.pipeline.towers.dual.folder import REACHED, sentence
+from darklode.pipeline.towers.dual import TOWERS_FOLDER
+from darklode.pipeline.towers.dual.folder import SCORES_SQL, sentence
 from darklode.pipeline.towers.dual.stage import DualInputs
-from darklode.pipeline.towers.dual.triplets import TRIPLETS
+from darklode.pipeline.towers.dual.triplets import TRIPLETS_STAGE
 from darklode.pipeline.train.release.card import licence
 from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.schemas.settings import Settings
 
-READING = """\
+USAGE_NOTE = """\
 ```python
 from sentence_transformers import SentenceTransformer
 
@@ -32,8 +32,8 @@ A decoder reads its prompt from its tokenizer; an encoder uses three poolings in
 The figures are not the paper's. The labels are those of the runs: a text without a judgment or click counts as not
 relevant. Both towers changed, so documents must be encoded again: the index of the initial encoder cannot be used."""
 
-TRIALS = "SELECT learning_rate, temperature, step, validation FROM dual_trials ORDER BY trial"
-HISTORY = "SELECT trial, step, contrastive, margin, validation FROM dual_log ORDER BY trial, step"
+TRIALS_SQL = "SELECT learning_rate, temperature, step, validation FROM dual_trials ORDER BY trial"
+TRAINING_LOG_SQL = "SELECT trial, step, contrastive, margin, validation FROM dual_log ORDER BY trial, step"
 
 
 def card(run: Run, settings: Settings, inputs: DualInputs, sources: list[str]) -> bytes:
@@ -47,7 +47,7 @@ def card(run: Run, settings: Settings, inputs: DualInputs, sources: list[str]) -
     """
     tables = run.tables()
     dimensions = settings.dual.matryoshka_dims
-    manifest = run.manifest(TRIPLETS)
+    manifest = run.manifest(TRIPLETS_STAGE)
     facts = manifest.facts if manifest else {}
     counts = ", ".join(f"{value:,} {name}" for name, value in facts.items())
     head = [
@@ -57,8 +57,8 @@ def card(run: Run, settings: Settings, inputs: DualInputs, sources: list[str]) -
         f"{dimensions[-1]} dimensions.",
         f"Trained on {', '.join(f'`{cell(source)}`' for source in sources)}: {counts}.",
     ]
-    usage = READING.format(
-        folder=FOLDER, least=dimensions[0], nested=list(dimensions), off=recorded_difference(run, FOLDER)
+    usage = USAGE_NOTE.format(
+        folder=TOWERS_FOLDER, least=dimensions[0], nested=list(dimensions), off=recorded_difference(run, TOWERS_FOLDER)
     )
     sections = [
         *("## Limits", CAVEATS),
@@ -72,10 +72,10 @@ def card(run: Run, settings: Settings, inputs: DualInputs, sources: list[str]) -
 
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
     note = "`beginning` is the initial encoder; `low` and `high` are a 95 % interval of the difference."
-    yield "Scores", tables.sql(REACHED), note
-    yield "Trials", tables.sql(TRIALS), "`validation` is the mean reciprocal rank on a sample of texts."
+    yield "Scores", tables.sql(SCORES_SQL), note
+    yield "Trials", tables.sql(TRIALS_SQL), "`validation` is the mean reciprocal rank on a sample of texts."
     yield (
         "Training history",
-        tables.sql(HISTORY),
+        tables.sql(TRAINING_LOG_SQL),
         "`contrastive` and `margin` are sums over views and Matryoshka dimensions.",
     )

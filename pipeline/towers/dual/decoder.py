@@ -23,12 +23,12 @@ the last token, which no other token attends to, so it is omitted.
 """
 
 # The line break after the first line: the first line is the title, and its question is inserted here.
-FIRST_LINE = r"\A[^\n]*\K\n"
+FIRST_LINE_BREAK = r"\A[^\n]*\K\n"
 # A placeholder spelled out in a document, which must not become the token. The real placeholder is normalized as a text
 # of its own, with no character before or after it, so it does not match.
-SPELLED = r"(?<=[\s\S]){0}|{0}(?=[\s\S])"
+SPELLED_PLACEHOLDER = r"(?<=[\s\S]){0}|{0}(?=[\s\S])"
 
-AS_IT_IS = "granite"
+UNCHANGED_TOKENIZER_TYPE = "granite"
 """A model type whose tokenizer transformers loads from tokenizer.json without changes; see `_reading`."""
 
 
@@ -88,7 +88,10 @@ class PromptedReader:
         content_question = _ids(loaded.tokenizer, f"\n{prompt.content}")
         last_question = _ids(loaded.tokenizer, f"\n{prompt.all}")
         tail = [*content_question, placeholder_ids[CONTENT], *last_question]
-        rules = [(SPELLED.format(r"\[TITLE_QUERY\]"), " "), (FIRST_LINE, f"\n{prompt.title} {TITLE}\n")]
+        rules = [
+            (SPELLED_PLACEHOLDER.format(r"\[TITLE_QUERY\]"), " "),
+            (FIRST_LINE_BREAK, f"\n{prompt.title} {TITLE}\n"),
+        ]
         return cls(_reading(loaded, rules, tail), len(tail), len(last_question))
 
     def features(
@@ -181,7 +184,7 @@ def _reading(loaded: Any, rules: Sequence[tuple[str, str]], tail: Sequence[int])
     )
     # For some model types (Qwen2), transformers rebuilds the tokenizer when it is loaded and drops the rules. The type
     # below keeps it as saved.
-    loaded[0].tokenizer_args = {"tokenizer_type": AS_IT_IS}
+    loaded[0].tokenizer_args = {"tokenizer_type": UNCHANGED_TOKENIZER_TYPE}
     loaded[0].config_keys = [*loaded[0].config_keys, "tokenizer_args"]
     return [loaded[0], modules().Pooling(loaded[0].auto_model.config.hidden_size, pooling_mode="lasttoken")]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.stage import DualInputs, best_towers
-from darklode.pipeline.train.release.evaluation import DEPTH, LABELS, QUERIES, test_queries
+from darklode.pipeline.train.release.evaluation import DEPTH, TEST_LABELS_SQL, TEST_QUERIES_SQL, test_queries
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tables import TABLES
@@ -22,9 +22,9 @@ from darklode.schemas.towers import DualSettings
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
 
-LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-READS = (*LABELLED, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name)
-TESTED = Stage("dual_test", 1, READS, ("test_queries", "test_labels", "test_rankings"))
+LABELLED_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+READS = (*LABELLED_TABLES, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name)
+DUAL_TEST_STAGE = Stage("dual_test", 1, READS, ("test_queries", "test_labels", "test_rankings"))
 
 BEGINNING, TOWERS = SYSTEMS = ("beginning", "towers")
 """The compared systems: the initial encoder and the trained towers."""
@@ -67,8 +67,10 @@ def rank_test_queries(
             system_columns = {"tenant": pa.repeat(tenant, n_rows), "system": pa.repeat(system, n_rows)}
             ranking_columns = {name: rankings[name] for name in rankings.column_names}
             output.write("test_rankings", TABLES["test_rankings"].rows(system_columns | ranking_columns))
-    output.count(FunnelStep(TESTED.name, "test queries", len(queries), "places in lists", output.rows("test_rankings")))
-    for name, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
+    output.count(
+        FunnelStep(DUAL_TEST_STAGE.name, "test queries", len(queries), "places in lists", output.rows("test_rankings"))
+    )
+    for name, query in (("test_queries", TEST_QUERIES_SQL), ("test_labels", TEST_LABELS_SQL)):
         output.write(name, tables.sql(query).cast(TABLES[name].schema))
 
 

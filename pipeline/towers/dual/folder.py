@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
-from darklode.pipeline.towers.dual import FOLDER
+from darklode.pipeline.towers.dual import TOWERS_FOLDER
 from darklode.pipeline.towers.dual.evaluation import BEGINNING, TOWERS
-from darklode.pipeline.towers.dual.stage import TRAINED, DualInputs, best_towers
+from darklode.pipeline.towers.dual.stage import DUAL_TRIALS_STAGE, DualInputs, best_towers
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.folder import Check, is_up_to_date, probes, save_folder
 from darklode.schemas.adaptation import AdaptSettings
@@ -19,10 +19,10 @@ from darklode.schemas.towers import DualSettings
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
 
-REACHED = f"""
-    WITH counted AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')
+SCORES_SQL = f"""
+    WITH scores AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')
     SELECT t.measure, b.value AS beginning, t.value AS towers, p.difference, p.low, p.high, p.p_holm, t.queries
-    FROM counted t JOIN counted b ON t.measure = b.measure AND t.system = '{TOWERS}' AND b.system = '{BEGINNING}'
+    FROM scores t JOIN scores b ON t.measure = b.measure AND t.system = '{TOWERS}' AND b.system = '{BEGINNING}'
     JOIN evaluation_pairs p ON p.measure = t.measure AND p.tenant IS NULL AND p.part = 'counted'
     ORDER BY t.measure DESC
 """
@@ -40,17 +40,19 @@ def save(run: Run, inputs: DualInputs, dual: DualSettings, adapt: AdaptSettings)
     Raises:
         DarklodeError: the saved folder does not reproduce the vectors of training.
     """
-    manifest = run.manifest(TRAINED)
+    manifest = run.manifest(DUAL_TRIALS_STAGE)
     mark = key_of(manifest.fingerprint if manifest else "", inputs.identity)
-    if is_up_to_date(run.store, mark, FOLDER):
+    if is_up_to_date(run.store, mark, TOWERS_FOLDER):
         return
-    tables = run.tables(*TRAINED.writes, "adaptation_queries", TOWER_TRIPLETS.name)
+    tables = run.tables(*DUAL_TRIALS_STAGE.writes, "adaptation_queries", TOWER_TRIPLETS.name)
     with deterministic(0):
         towers = best_towers(tables, inputs, dual, adapt)
         queries = probes(tables)
         texts = _texts(tables)
         expected = towers.encode(queries, queries=True), towers.encode(texts, queries=False)
-        save_folder(run.store, mark, towers.merged_query_tower(), _check_like((queries, texts), expected), {}, FOLDER)
+        save_folder(
+            run.store, mark, towers.merged_query_tower(), _check_like((queries, texts), expected), {}, TOWERS_FOLDER
+        )
 
 
 def _texts(tables: Tables) -> list[str]:
@@ -83,7 +85,7 @@ def _check_like(texts: tuple[list[str], list[str]], expected: tuple[Floats, Floa
 
 def sentence(tables: Tables) -> str:
     """Summarize the test scores and their differences to the initial encoder in a sentence."""
-    rows = tables.sql(REACHED).to_pylist()
+    rows = tables.sql(SCORES_SQL).to_pylist()
     measures_text = ", ".join(f"{row['measure']} {row['towers']:.3f} ({row['difference']:+.3f})" for row in rows)
     queries = f"{rows[0]['queries']:,} labelled test queries"
     return f"{measures_text} on {queries}; in brackets against the initial encoder"

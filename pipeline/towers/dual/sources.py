@@ -8,19 +8,20 @@ from functools import cached_property
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.train.data.sources import OF_A_BUILD, OF_A_LOG, TrainingSource
+from darklode.pipeline.train.data.sources import BUILD_TABLES, LOG_TABLES, TrainingSource
 
-TOPICS = "SELECT tenant, count(topic) AS n FROM documents GROUP BY tenant ORDER BY tenant"
+TOPIC_COUNTS_SQL = "SELECT tenant, count(topic) AS n FROM documents GROUP BY tenant ORDER BY tenant"
 
+# `source_texts` are registered rows in the columns of `chunks`.
 # The topic is put before the headings, and the content hash covers it, because the hash is the embedding cache's key.
 # Rows without a topic stay unchanged, so that their cached vectors stay valid.
-WITH_TOPICS = """
+WITH_TOPICS_SQL = """
     SELECT s.* REPLACE (
         CASE WHEN d.topic IS NULL THEN s.heading ELSE concat_ws(chr(10), d.topic, s.heading) END AS heading,
         CASE WHEN d.topic IS NULL THEN s.content_hash
              ELSE left(sha256(concat_ws(chr(0), 'topic', s.title, d.topic, s.heading, s.text)), 32) END AS content_hash
     )
-    FROM shown s LEFT JOIN (SELECT doc_id, topic FROM documents WHERE tenant = $tenant) d USING (doc_id)
+    FROM source_texts s LEFT JOIN (SELECT doc_id, topic FROM documents WHERE tenant = $tenant) d USING (doc_id)
     ORDER BY chunk_id
 """
 
@@ -31,7 +32,7 @@ class TopicalSource(TrainingSource):
     @property
     def tables(self) -> Tables:
         """The tables that training reads; for a build also `documents`, which has the topics."""
-        return self.run.tables(*dict.fromkeys((*(OF_A_LOG if self.mined else OF_A_BUILD), "documents")))
+        return self.run.tables(*dict.fromkeys((*(LOG_TABLES if self.mined else BUILD_TABLES), "documents")))
 
     def content(self) -> str:
         return f"{super().content()} {self.tables.content('documents')}"
@@ -46,13 +47,13 @@ class TopicalSource(TrainingSource):
     @cached_property
     def _topics(self) -> dict[str, int]:
         """Number of documents with a topic, by tenant."""
-        rows = self._rows(TOPICS)
+        rows = self._rows(TOPIC_COUNTS_SQL)
         return dict(zip(rows["tenant"].to_pylist(), rows["n"].to_pylist(), strict=True))
 
     def _with_topics(self, rows: pa.Table, tenant: str) -> pa.Table:
         """Add the topics to rows in the columns of `chunks`."""
         if not self._topics.get(tenant):
             return rows
-        with self.tables.connect(WITH_TOPICS) as connection:
-            connection.register("shown", rows)
-            return connection.sql(WITH_TOPICS, params={"tenant": tenant}).to_arrow_table().cast(rows.schema)
+        with self.tables.connect(WITH_TOPICS_SQL) as connection:
+            connection.register("source_texts", rows)
+            return connection.sql(WITH_TOPICS_SQL, params={"tenant": tenant}).to_arrow_table().cast(rows.schema)

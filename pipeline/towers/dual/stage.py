@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.fit.trial import TrainingHistory
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TRIPLETS.name)
-TRAINED = Stage("dual_trials", 3, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
+DUAL_TRIALS_STAGE = Stage("dual_trials", 3, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
 
 TEXTS_PER_QUERY = 5
 """Random other texts in the validation sample per query, in addition to the positives."""
@@ -40,21 +40,28 @@ TEXTS_PER_QUERY = 5
 N_INITIALIZATION_TRIPLETS = 512
 """Number of triplets, the first ones, whose texts and queries initialize the projections."""
 
-SAMPLED = """
-    WITH asked AS (
-        FROM adaptation_queries WHERE split = 'validation' ORDER BY md5(concat($seed, query_id)), query_id LIMIT $most
+# The sampled validation queries, their `answers` (positives) and `other_texts`; what each of the queries below begins
+# with, so that they see the same sample.
+VALIDATION_SAMPLE_SQL = """
+    WITH sampled_queries AS (
+        FROM adaptation_queries WHERE split = 'validation'
+        ORDER BY md5(concat($seed, query_id)), query_id LIMIT $max_queries
     ), answers AS (
-        SELECT query_id, text_id FROM adaptation_labels SEMI JOIN asked USING (tenant, query_id)
+        SELECT query_id, text_id FROM adaptation_labels SEMI JOIN sampled_queries USING (tenant, query_id)
         JOIN adaptation_texts USING (tenant, text_id) WHERE relevance > 0
-    ), others AS (
+    ), other_texts AS (
         SELECT text_id FROM adaptation_texts ANTI JOIN answers USING (text_id)
-        ORDER BY md5(concat($seed, text_id)), text_id LIMIT (SELECT $texts * count(*) FROM asked)
+        ORDER BY md5(concat($seed, text_id)), text_id LIMIT (SELECT $texts * count(*) FROM sampled_queries)
     )
 """
-ASKED = f"{SAMPLED} SELECT query_id, text FROM asked SEMI JOIN answers USING (query_id) ORDER BY query_id"
-ANSWERS = f"{SAMPLED} SELECT query_id, text_id FROM answers ORDER BY ALL"
-OTHERS = f"""
-    {SAMPLED} FROM adaptation_texts SEMI JOIN (SELECT text_id FROM answers UNION ALL FROM others) USING (text_id)
+SAMPLED_QUERIES_SQL = f"""
+    {VALIDATION_SAMPLE_SQL} SELECT query_id, text FROM sampled_queries SEMI JOIN answers USING (query_id)
+    ORDER BY query_id
+"""
+SAMPLED_ANSWERS_SQL = f"{VALIDATION_SAMPLE_SQL} SELECT query_id, text_id FROM answers ORDER BY ALL"
+SAMPLED_TEXTS_SQL = f"""
+    {VALIDATION_SAMPLE_SQL} FROM adaptation_texts
+    SEMI JOIN (SELECT text_id FROM answers UNION ALL FROM other_texts) USING (text_id)
     ORDER BY index, text_id
 """
 
@@ -124,7 +131,7 @@ def train_both(
                 _write(output, number, trial, history)
     n_triplets = tables.rows(TOWER_TRIPLETS.name)
     n_trials = output.rows(DUAL_TRIALS.name)
-    output.count(FunnelStep(TRAINED.name, "triplets", n_triplets, "pairs of towers", n_trials))
+    output.count(FunnelStep(DUAL_TRIALS_STAGE.name, "triplets", n_triplets, "pairs of towers", n_trials))
 
 
 def follow_leader(run: Run, dual: DualSettings, adapt: AdaptSettings, inputs: DualInputs, *, seed: int) -> None:
@@ -195,13 +202,13 @@ def validation_sample_of(
     """
     from darklode.pipeline.towers.dual.training import ValidationSample
 
-    parameters = {"seed": str(seed), "most": max_queries, "texts": TEXTS_PER_QUERY}
-    with tables.connect(OTHERS + ANSWERS) as connection:
+    parameters = {"seed": str(seed), "max_queries": max_queries, "texts": TEXTS_PER_QUERY}
+    with tables.connect(SAMPLED_TEXTS_SQL + SAMPLED_ANSWERS_SQL) as connection:
         query_rows, positives, texts = (
             connection.sql(sql, params={name: value for name, value in parameters.items() if f"${name}" in sql})
             .to_arrow_table()
             .combine_chunks()
-            for sql in (ASKED, ANSWERS, OTHERS)
+            for sql in (SAMPLED_QUERIES_SQL, SAMPLED_ANSWERS_SQL, SAMPLED_TEXTS_SQL)
         )
     if not query_rows.num_rows:
         raise ArtifactError("no validation query has a positive; raise split.validation_share and build again")

@@ -58,18 +58,18 @@ class ValidationSample:
     Attributes:
         queries: validation queries.
         texts: their positives and random other texts.
-        right: whether each text is a positive of each query, shape (n_queries, n_texts).
+        is_positive: whether each text is a positive of each query, shape (n_queries, n_texts).
     """
 
     queries: Sequence[str]
     texts: Sequence[str]
-    right: NDArray[np.bool_]
+    is_positive: NDArray[np.bool_]
 
     def score(self, towers: DualTowers) -> float:
         """Mean reciprocal rank of each query's best positive; other texts with the same score rank before it."""
         scores = towers.encode(self.queries, queries=True) @ towers.encode(self.texts, queries=False).T
-        best_positive_scores = np.where(self.right, scores, -np.inf).max(axis=1, keepdims=True)
-        ranks = 1 + ((scores >= best_positive_scores) & ~self.right).sum(axis=1)
+        best_positive_scores = np.where(self.is_positive, scores, -np.inf).max(axis=1, keepdims=True)
+        ranks = 1 + ((scores >= best_positive_scores) & ~self.is_positive).sum(axis=1)
         return float((1 / ranks).mean())
 
 

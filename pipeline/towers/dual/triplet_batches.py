@@ -92,7 +92,8 @@ def _mix_parts(tables: Tables) -> list[Part]:
     Rows within a run are in random order already. A part holds rows of one run only, read from its statistics.
     """
     parts = [part for part in tables.parts(TOWER_TRIPLETS.name) if part.rows]
-    runs = [tables.footer(part).row_group(0).column(1).statistics.min for part in parts]
+    index_column = TOWER_TRIPLETS.schema.get_field_index("index")
+    runs = [tables.footer(part).row_group(0).column(index_column).statistics.min for part in parts]
     places_by_run = {run: np.linspace(0, 1, runs.count(run), endpoint=False) for run in set(runs)}
     n_placed = dict.fromkeys(places_by_run, 0)
     placed_parts: list[tuple[float, int, int, Part]] = []

@@ -17,67 +17,67 @@ from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-TRIPLETS = Stage("tower_triplets", 1, READS, (TOWER_TRIPLETS.name,))
+TRIPLETS_STAGE = Stage("tower_triplets", 1, READS, (TOWER_TRIPLETS.name,))
 
-ROWS = 1 << 14
+ROWS_PER_PART = 1 << 14
 """Rows per Parquet part. Training holds one part in memory and shuffles within it."""
 
 # The run's tables have its own ids, the tables of `adaptation_pairs` have them with a prefix, which `$start` skips.
 # - A (query, positive) pair with triplets from several sources is written once, with the first triplet's negatives.
 # - A text that any source labels as an answer to the query is never its negative, nor is a copy of such a text.
-ROWS_OF_A_RUN = """
-    WITH asked AS (
+RUN_TRIPLETS_SQL = """
+    WITH train_queries AS (
         SELECT substr(query_id, $start) AS query_id, text FROM adaptation_queries
         WHERE index = $index AND split = 'train'
-    ), hashes AS (
+    ), text_hashes AS (
         SELECT substr(text_id, $start) AS text_id, content_hash FROM adaptation_texts WHERE index = $index
-    ), right_of AS (
+    ), positives AS (
         SELECT substr(query_id, $start) AS query_id, substr(text_id, $start) AS text_id, content_hash, learned
         FROM adaptation_labels JOIN adaptation_texts USING (tenant, text_id)
         SEMI JOIN (FROM adaptation_queries WHERE split = 'train' AND index = $index) USING (query_id)
         WHERE relevance > 0
     ), answers AS (
-        SELECT query_id, list(DISTINCT content_hash ORDER BY content_hash) AS answers FROM right_of GROUP BY query_id
-    ), words AS (
+        SELECT query_id, list(DISTINCT content_hash ORDER BY content_hash) AS answers FROM positives GROUP BY query_id
+    ), text_views AS (
         SELECT text_id, nullif(trim(title), '') AS title, concat_ws(chr(10), topic, heading, text) AS content
         FROM ({texts})
-    ), learned AS (
+    ), training_triplets AS (
         SELECT query_id, positive_id, negative_ids, triplet_id FROM triplets
-        SEMI JOIN (SELECT query_id, text_id AS positive_id FROM right_of WHERE learned) USING (query_id, positive_id)
+        SEMI JOIN (SELECT query_id, text_id AS positive_id FROM positives WHERE learned) USING (query_id, positive_id)
         WHERE tenant = $tenant AND split = 'train'
         QUALIFY row_number() OVER (PARTITION BY query_id, positive_id ORDER BY triplet_id) = 1
-    ), wrong AS (
+    ), candidate_negatives AS (
         SELECT query_id, positive_id, triplet_id, unnest(negative_ids) AS text_id,
                generate_subscripts(negative_ids, 1) AS place
-        FROM learned
-    ), admitted AS (
-        SELECT w.* FROM wrong w JOIN hashes h USING (text_id)
-        ANTI JOIN right_of r ON r.query_id = w.query_id AND r.content_hash = h.content_hash
-    ), listed AS (
+        FROM training_triplets
+    ), hard_negatives AS (
+        SELECT w.* FROM candidate_negatives w JOIN text_hashes h USING (text_id)
+        ANTI JOIN positives r ON r.query_id = w.query_id AND r.content_hash = h.content_hash
+    ), negative_lists AS (
         SELECT query_id, positive_id, list(text_id ORDER BY place) AS ids,
-               md5_number_lower(concat($seed, ' ', min(triplet_id))) AS drawn
-        FROM admitted GROUP BY query_id, positive_id
+               md5_number_lower(concat($seed, ' ', min(triplet_id))) AS random_number
+        FROM hard_negatives GROUP BY query_id, positive_id
     )
     SELECT CAST($tenant AS VARCHAR) AS tenant, CAST($index AS INTEGER) AS index, $prefix || query_id AS query_id,
            q.text AS query, $prefix || positive_id AS positive_id, p.title, p.content,
            $prefix || n.text_id AS negative_id, n.title AS negative_title, n.content AS negative_content,
            h.content_hash AS key, answers
-    FROM learned l JOIN asked q USING (query_id) JOIN answers USING (query_id)
-    JOIN hashes h ON h.text_id = positive_id JOIN words p ON p.text_id = positive_id
-    LEFT JOIN listed d USING (query_id, positive_id)
-    LEFT JOIN words n ON n.text_id = d.ids[1 + CAST(d.drawn % len(d.ids) AS INTEGER)]
+    FROM training_triplets l JOIN train_queries q USING (query_id) JOIN answers USING (query_id)
+    JOIN text_hashes h ON h.text_id = positive_id JOIN text_views p ON p.text_id = positive_id
+    LEFT JOIN negative_lists d USING (query_id, positive_id)
+    LEFT JOIN text_views n ON n.text_id = d.ids[1 + CAST(d.random_number % len(d.ids) AS INTEGER)]
     ORDER BY md5(concat($seed, ' ', l.triplet_id)), l.triplet_id
 """
-OF_CHUNKS = """
+CHUNK_TEXTS_SQL = """
     SELECT chunk_id AS text_id, c.title, d.topic, heading, c.text
     FROM chunks c LEFT JOIN documents d USING (tenant, doc_id) WHERE tenant = $tenant
 """
-OF_DOCUMENTS = """
+DOCUMENT_TEXTS_SQL = """
     SELECT doc_id AS text_id, title, topic, CAST(NULL AS VARCHAR) AS heading, left(text, $characters) AS text
     FROM documents WHERE tenant = $tenant
 """
 
-COUNTS = """
+ROW_COUNTS_SQL = """
     SELECT count(*) AS rows, count(title) AS titles, count(negative_id) AS negatives FROM tower_triplets
 """
 
@@ -101,13 +101,13 @@ def tower_triplets(tables: Tables, output: Output, sources: Sequence[TrainingSou
         for rows in _run_triplets(tables, source, tenant, seed):
             output.write(TOWER_TRIPLETS.name, rows.cast(TABLES[TOWER_TRIPLETS.name].schema))
         output.progress(number + 1, len(sources))
-    counts = output.current_tables(TOWER_TRIPLETS.name).sql(COUNTS).to_pylist()[0]
+    counts = output.current_tables(TOWER_TRIPLETS.name).sql(ROW_COUNTS_SQL).to_pylist()[0]
     if not counts["rows"]:
         raise ArtifactError("the runs have no triplet of a train query; finish building or mining them")
     n_pairs = tables.sql("SELECT count(*) AS n FROM adaptation_labels WHERE learned")["n"][0].as_py()
     n_dropped = n_pairs - counts["rows"]
     dropped = {"no triplet of the pair": n_dropped} if n_dropped else {}
-    output.count(FunnelStep(TRIPLETS.name, "pairs learned from", n_pairs, "triplets", counts["rows"], dropped))
+    output.count(FunnelStep(TRIPLETS_STAGE.name, "pairs learned from", n_pairs, "triplets", counts["rows"], dropped))
     output.facts |= {
         "triplets": counts["rows"],
         "without a title": counts["rows"] - counts["titles"],
@@ -116,11 +116,11 @@ def tower_triplets(tables: Tables, output: Output, sources: Sequence[TrainingSou
 
 
 def _run_triplets(tables: Tables, source: TrainingSource, tenant: str, seed: int) -> Iterator[pa.Table]:
-    """Yield a run's triplets in tables of at most `ROWS` rows."""
-    query = ROWS_OF_A_RUN.format(texts=OF_DOCUMENTS if source.mined else OF_CHUNKS)
+    """Yield a run's triplets in tables of at most `ROWS_PER_PART` rows."""
+    query = RUN_TRIPLETS_SQL.format(texts=DOCUMENT_TEXTS_SQL if source.mined else CHUNK_TEXTS_SQL)
     parameters = {"tenant": tenant, "index": source.number, "seed": str(seed), "prefix": source.prefix}
     parameters |= {"start": len(source.prefix) + 1} | ({"characters": source.text_characters} if source.mined else {})
     with source.tables.connect(query) as connection:
         for name in READS:
             tables.view(connection, name, name)
-        yield from pieces(connection, query, parameters, ROWS)
+        yield from pieces(connection, query, parameters, ROWS_PER_PART)

@@ -15,7 +15,7 @@ from darklode.schemas.laws import OWN_SOURCES, LawSettings
 
 READS = ("triplets", "chunks")
 
-KEPT = """
+TRAINING_QUERIES_SQL = """
     SELECT DISTINCT t.query_id, t.query, c.content_hash
     FROM triplets t JOIN chunks c ON c.tenant = t.tenant AND c.chunk_id = t.positive_id
     WHERE t.tenant = $1 AND t.split = 'train' ORDER BY t.query_id
@@ -48,7 +48,7 @@ class GeneratedQueries:
             ArtifactError: no query belongs to a text of the task.
         """
         texts = task.frozen.texts
-        queries = self.run.tables(*READS).sql(KEPT, [texts["tenant"][0].as_py()]).combine_chunks()
+        queries = self.run.tables(*READS).sql(TRAINING_QUERIES_SQL, [texts["tenant"][0].as_py()]).combine_chunks()
         rows = pc.index_in(queries["content_hash"], texts["content_hash"].combine_chunks())
         queries = queries.filter(pc.is_valid(rows))
         text_rows = rows.drop_null().to_numpy().astype(np.int64)
@@ -63,6 +63,6 @@ class GeneratedQueries:
         )
 
 
-def generated_in(cells: LawSettings) -> dict[str, GeneratedQueries]:
+def generated_in(settings: LawSettings) -> dict[str, GeneratedQueries]:
     """The label sources of a grid that are folders of generated queries."""
-    return {name: GeneratedQueries(Run(name)) for name in cells.label_sources if name not in OWN_SOURCES}
+    return {name: GeneratedQueries(Run(name)) for name in settings.label_sources if name not in OWN_SOURCES}

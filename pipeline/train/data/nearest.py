@@ -16,9 +16,9 @@ from threadpoolctl import threadpool_limits
 from darklode.pipeline.base.types import Floats, Ints, Keys
 from darklode.pipeline.retrieve.retrievers.topk import floor_of, from_rank_keys, pad_rows, rank_keys
 
-TEXTS = 4096
-"""Fixed number of texts per matrix product; see `QUERIES`."""
-QUERIES = 4096
+TEXTS_PER_BLOCK = 4096
+"""Fixed number of texts per matrix product; see `QUERIES_PER_BLOCK`."""
+QUERIES_PER_BLOCK = 4096
 """Fixed number of queries per matrix product on every machine (64 MB of scores): another shape could change the sums.
 """
 
@@ -41,11 +41,11 @@ def nearest(queries: Floats, take: Callable[[Ints], Floats], among: range, depth
 
     def search_block(block: tuple[range, int]) -> tuple[slice, Keys]:
         texts, first_query = block
-        query_slice = slice(first_query, first_query + QUERIES)
+        query_slice = slice(first_query, first_query + QUERIES_PER_BLOCK)
         scores = queries[query_slice] @ take(np.arange(texts.start, texts.stop)).T
-        return query_slice, _best(scores, texts.start, depth)
+        return query_slice, _best_keys(scores, texts.start, depth)
 
-    blocks = product(_cut(among), range(0, len(queries), QUERIES))
+    blocks = product(_text_blocks(among), range(0, len(queries), QUERIES_PER_BLOCK))
     workers = min(os.cpu_count() or 1, _MAX_WORKERS)
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as threads:
         for query_slice, block_keys in threads.map(search_block, blocks):
@@ -58,11 +58,14 @@ def nearest(queries: Floats, take: Callable[[Ints], Floats], among: range, depth
     return np.where(is_hit, positions, -1), np.where(is_hit, scores, np.float32(np.nan))
 
 
-def _cut(among: range) -> list[range]:
-    return [range(start, min(start + TEXTS, among.stop)) for start in range(among.start, among.stop, TEXTS)]
+def _text_blocks(among: range) -> list[range]:
+    return [
+        range(start, min(start + TEXTS_PER_BLOCK, among.stop))
+        for start in range(among.start, among.stop, TEXTS_PER_BLOCK)
+    ]
 
 
-def _best(scores: Floats, start: int, depth: int) -> Keys:
+def _best_keys(scores: Floats, start: int, depth: int) -> Keys:
     """Rank keys of the best entries of each row, unordered; ties can give a few more than `depth`."""
     floor = floor_of(scores, depth) if scores.shape[1] > depth else np.full(len(scores), -np.inf, np.float32)
     positions_above = np.flatnonzero(scores >= floor[:, None])

@@ -12,7 +12,8 @@ from darklode.pipeline.train.data.dataset import Task
 from darklode.schemas.adaptation import AdaptSettings
 
 DEPTH = 100
-"""Number of nearest texts per query that negatives are taken from."""
+"""Number of nearest texts per query that negatives are taken from: more leave fewer slots empty, and take more memory.
+"""
 
 _BLOCK_PAIRS = 4096
 """Pairs processed at once; bounds memory to a few arrays of `_BLOCK_PAIRS` × `DEPTH`."""

@@ -17,50 +17,56 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_LABELS, ADAPTATION_QUERIES, ADAPTATION_TEXTS
 
 WRITES = (ADAPTATION_QUERIES.name, ADAPTATION_LABELS.name, ADAPTATION_TEXTS.name)
-PAIRS = Stage("adaptation_pairs", 2, (), WRITES)
+PAIRS_STAGE = Stage("adaptation_pairs", 2, (), WRITES)
 
 # Labels of texts that are searched. A text outside the index can be neither found nor learned from.
 # `content_hash` recognizes copies: a copy of an answer is an answer, too.
-KNOWN = """
+KNOWN_LABELS_SQL = """
     SELECT l.*, t.content_hash, q.split FROM labels l JOIN queries q USING (query_id)
     JOIN adaptation_texts t ON t.tenant = $tenant AND t.text_id = l.text_id
 """
 
 # Queries to drop: a train query that nearly duplicates a validation or test query, and a validation query that nearly
 # duplicates a test query. Otherwise training would learn what it is evaluated on.
-NEAR = """
-    WITH sides AS (SELECT n, key, CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END AS side
-                   FROM {keys} JOIN {queries} USING (n))
-    SELECT DISTINCT s.n FROM sides s JOIN (SELECT key, max(side) AS most FROM sides GROUP BY key) USING (key)
-    WHERE side < most
+NEAR_HELD_OUT_QUERIES_SQL = """
+    WITH split_keys AS (SELECT n, key, CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END AS split_rank
+                        FROM {keys} JOIN {queries} USING (n)),
+    max_ranks AS (SELECT key, max(split_rank) AS max_rank FROM split_keys GROUP BY key)
+    SELECT DISTINCT n FROM split_keys JOIN max_ranks USING (key) WHERE split_rank < max_rank
 """
 
-SEEN = "SELECT DISTINCT n FROM {keys} SEMI JOIN {learned} USING (key)"
+# Queries that nearly duplicate a query of an earlier training, from which a warm start begins.
+NEAR_EARLIER_QUERIES_SQL = "SELECT DISTINCT n FROM {keys} SEMI JOIN {earlier_keys} USING (key)"
 
-FATES = """
-    WITH of_query AS (
-        SELECT query_id, bool_or(relevance > 0) AS answered, bool_or(learned AND split = 'train') AS taught
-        FROM {known} GROUP BY query_id
+# Every query with whether it is near a held-out query, and whether it can be used: a train query needs a positive that
+# may be trained on, any other query a positive.
+QUERY_STATUS_SQL = """
+    WITH label_summary AS (
+        SELECT query_id, bool_or(relevance > 0) AS has_positive,
+               bool_or(learned AND split = 'train') AS has_training_positive
+        FROM {known_labels} GROUP BY query_id
     )
-    SELECT q.* EXCLUDE (tenant), n IN (FROM {near}) AS near,
-           CASE split WHEN 'train' THEN coalesce(taught, false) ELSE coalesce(answered, false) END AS useful
-    FROM numbered q LEFT JOIN of_query USING (query_id)
+    SELECT q.* EXCLUDE (tenant), n IN (FROM {near_held_out}) AS is_near_held_out,
+           CASE split WHEN 'train' THEN coalesce(has_training_positive, false)
+                      ELSE coalesce(has_positive, false) END AS is_usable
+    FROM numbered_queries q LEFT JOIN label_summary USING (query_id)
 """
 
-QUERIES = """
-    WITH kept AS (FROM {fates} WHERE useful AND NOT near),
-    taught AS (SELECT DISTINCT content_hash FROM {known} SEMI JOIN kept USING (query_id)
-               WHERE learned AND split = 'train'),
-    sharing AS (SELECT DISTINCT query_id FROM {known} SEMI JOIN taught USING (content_hash) WHERE relevance > 0)
+KEPT_QUERIES_SQL = """
+    WITH kept AS (FROM {query_status} WHERE is_usable AND NOT is_near_held_out),
+    training_answers AS (SELECT DISTINCT content_hash FROM {known_labels} SEMI JOIN kept USING (query_id)
+                         WHERE learned AND split = 'train'),
+    sharing AS (SELECT DISTINCT query_id FROM {known_labels} SEMI JOIN training_answers USING (content_hash)
+                WHERE relevance > 0)
     SELECT CAST($tenant AS VARCHAR) AS tenant, query_id, index, text, "group", split, kind,
-           s.query_id IS NOT NULL OR (split <> 'train' AND n IN (FROM {seen})) AS shares_positive
-    FROM kept LEFT JOIN sharing s USING (query_id) ORDER BY query_id
+           sharing.query_id IS NOT NULL OR (split <> 'train' AND n IN (FROM {near_earlier})) AS shares_positive
+    FROM kept LEFT JOIN sharing USING (query_id) ORDER BY query_id
 """
 
-LABELS = """
+KEPT_LABELS_SQL = """
     SELECT CAST($tenant AS VARCHAR) AS tenant, query_id, text_id, relevance, learned AND split = 'train' AS learned,
            probability
-    FROM {known} SEMI JOIN {kept} USING (query_id) ORDER BY query_id, text_id
+    FROM {known_labels} SEMI JOIN {kept_queries} USING (query_id) ORDER BY query_id, text_id
 """
 
 
@@ -97,18 +103,21 @@ def adaptation_pairs(
         )
 
 
-def give_way(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relation:
-    """Row numbers of queries to drop because they nearly duplicate one of a split further from training.
+def near_held_out_queries(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relation:
+    """Row numbers `n` of queries to drop because they nearly duplicate one of a split further from training.
 
     Args:
         connection: holds `queries`.
         queries: n, tenant, text and split.
     """
-    return materialize(connection, NEAR, keys=near_keys(connection, queries), queries=queries)
+    return materialize(connection, NEAR_HELD_OUT_QUERIES_SQL, keys=near_keys(connection, queries), queries=queries)
 
 
 def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Table, pa.Table, Sequence[str]]) -> None:
     """Split, filter and write queries and labels, and count the dropped queries.
+
+    The SQL above reads the tables registered here: `queries`, `labels`, and `numbered_queries` (the queries with the
+    row number `n` and the tenant, as `near_keys` needs them).
 
     Args:
         texts: has `adaptation_texts`.
@@ -119,26 +128,33 @@ def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Tab
     queries, labels, learned = pair_tables
     row_numbers = pa.array(range(queries.num_rows), pa.int64())
     tenant_column = pa.array([tenant] * queries.num_rows, pa.string())
-    numbered = queries.append_column("n", row_numbers).append_column("tenant", tenant_column)
+    numbered_queries = queries.append_column("n", row_numbers).append_column("tenant", tenant_column)
     parameters = {"tenant": tenant}
     with texts.connect() as connection:
-        for name, rows in (("queries", queries), ("labels", labels), ("numbered", numbered)):
+        for name, rows in (("queries", queries), ("labels", labels), ("numbered_queries", numbered_queries)):
             connection.register(name, rows)
-        known_queries = materialize(connection, KNOWN, parameters)
-        keys = near_keys(connection, Relation("numbered"))
-        near_test = materialize(connection, NEAR, keys=keys, queries=Relation("numbered"))
-        connection.register("before", _query_table(learned, tenant))
-        near_earlier = materialize(connection, SEEN, keys=keys, learned=near_keys(connection, Relation("before")))
-        fates = materialize(connection, FATES, known=known_queries, near=near_test)
-        query_relation = materialize(
-            connection, QUERIES, parameters, fates=fates, known=known_queries, seen=near_earlier
+        known_labels = materialize(connection, KNOWN_LABELS_SQL, parameters)
+        numbered = Relation("numbered_queries")
+        keys = near_keys(connection, numbered)
+        near_held_out = materialize(connection, NEAR_HELD_OUT_QUERIES_SQL, keys=keys, queries=numbered)
+        connection.register("earlier_queries", _query_table(learned, tenant))
+        earlier_keys = near_keys(connection, Relation("earlier_queries"))
+        near_earlier = materialize(connection, NEAR_EARLIER_QUERIES_SQL, keys=keys, earlier_keys=earlier_keys)
+        query_status = materialize(connection, QUERY_STATUS_SQL, known_labels=known_labels, near_held_out=near_held_out)
+        kept_queries = materialize(
+            connection,
+            KEPT_QUERIES_SQL,
+            parameters,
+            query_status=query_status,
+            known_labels=known_labels,
+            near_earlier=near_earlier,
         )
-        query_rows = connection.sql(f"FROM {query_relation} ORDER BY query_id").to_arrow_table()
-        label_rows = connection.sql(
-            LABELS.format(known=known_queries, kept=query_relation), params=parameters
-        ).to_arrow_table()
+        query_rows = connection.sql(f"FROM {kept_queries} ORDER BY query_id").to_arrow_table()
+        kept_labels_sql = KEPT_LABELS_SQL.format(known_labels=known_labels, kept_queries=kept_queries)
+        label_rows = connection.sql(kept_labels_sql, params=parameters).to_arrow_table()
         counts = connection.sql(
-            f"SELECT count(*), count(*) FILTER (NOT useful), count(*) FILTER (useful AND near) FROM {fates}"
+            "SELECT count(*), count(*) FILTER (NOT is_usable), count(*) FILTER (is_usable AND is_near_held_out) "
+            f"FROM {query_status}"
         ).fetchall()[0]
     output.write(
         "adaptation_queries", query_rows.select(ADAPTATION_QUERIES.schema.names).cast(ADAPTATION_QUERIES.schema)

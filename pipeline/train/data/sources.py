@@ -14,56 +14,59 @@ from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.doubtful_labels import LIKELIHOOD_SQL
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Ints
-from darklode.pipeline.evaluate.test_queries import DOCUMENTS_AS_CHUNKS
+from darklode.pipeline.evaluate.test_queries import DOCUMENTS_AS_CHUNKS_SQL
 
-ROWS = 1 << 16
+ROWS_PER_READ = 1 << 16
 """Texts read from a run at once."""
 
-OF_A_BUILD = ("queries", "qrels", "verdicts", "triplets", "chunks")
-OF_A_LOG = ("triplets", "mined_test", "query_clusters", "documents")
+BUILD_TABLES = ("queries", "qrels", "verdicts", "triplets", "chunks")
+LOG_TABLES = ("triplets", "mined_test", "query_clusters", "documents")
 
-LEARNED = """
+# Pairs of the train split's triplets, of the triplet sources `$sources` (all if it is empty).
+TRAINING_PAIRS_SQL = """
     SELECT DISTINCT query_id, positive_id AS text_id FROM triplets
     WHERE tenant = $tenant AND split = 'train'
       AND (len($sources) = 0 OR list_contains(CAST($sources AS VARCHAR[]), source))
 """
 
-BUILD_QUERIES = """
+BUILD_QUERIES_SQL = """
     SELECT query_id, text, CAST(cluster_id AS VARCHAR) AS "group", split, CAST(NULL AS VARCHAR) AS kind
     FROM queries WHERE tenant = $tenant ORDER BY query_id
 """
 
-BUILD_LABELS = f"""
-    WITH learned AS ({LEARNED})
+BUILD_LABELS_SQL = f"""
+    WITH training_pairs AS ({TRAINING_PAIRS_SQL})
     SELECT q.query_id, q.chunk_id AS text_id, q.relevance, l.text_id IS NOT NULL AND q.relevance > 0
-           AND (q.source = 'human' OR coalesce({LIKELIHOOD_SQL} >= CAST($least AS FLOAT), true)) AS learned,
+           AND (q.source = 'human' OR coalesce({LIKELIHOOD_SQL} >= CAST($min_probability AS FLOAT), true)) AS learned,
            v.probability
     FROM qrels q LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
-    LEFT JOIN learned l ON l.query_id = q.query_id AND l.text_id = q.chunk_id
+    LEFT JOIN training_pairs l ON l.query_id = q.query_id AND l.text_id = q.chunk_id
     WHERE tenant = $tenant ORDER BY q.query_id, text_id
 """
 
-LOG_QUERIES = """
-    WITH asked AS (
+# A query with triplets of one split and rows of the test period, or of two splits, is left out.
+LOG_QUERIES_SQL = """
+    WITH split_queries AS (
         SELECT query_id, query AS text, split, CAST(NULL AS VARCHAR) AS kind FROM triplets WHERE tenant = $tenant
         UNION ALL SELECT query_id, query, 'test', kind FROM mined_test WHERE tenant = $tenant
     )
     SELECT query_id, min(text) AS text, coalesce(any_value(c.cluster_id), query_id) AS "group", max(split) AS split,
            min(kind) AS kind
-    FROM asked LEFT JOIN (SELECT query_id, cluster_id FROM query_clusters WHERE tenant = $tenant) c USING (query_id)
+    FROM split_queries
+    LEFT JOIN (SELECT query_id, cluster_id FROM query_clusters WHERE tenant = $tenant) c USING (query_id)
     GROUP BY query_id HAVING count(DISTINCT split) = 1 ORDER BY query_id
 """
 
 # A document that one source labels as an answer to a query is not a negative of it, whatever another source says.
-LOG_LABELS = f"""
-    WITH learned AS ({LEARNED}), every AS (
+LOG_LABELS_SQL = f"""
+    WITH training_pairs AS ({TRAINING_PAIRS_SQL}), source_labels AS (
         SELECT query_id, positive_id AS text_id, 1 AS relevance FROM triplets WHERE tenant = $tenant
         UNION ALL SELECT query_id, doc_id, 1 FROM mined_test WHERE tenant = $tenant
         UNION ALL SELECT query_id, unnest(negative_ids), 0 FROM triplets WHERE tenant = $tenant
-    ), labels AS (SELECT query_id, text_id, max(relevance) AS relevance FROM every GROUP BY query_id, text_id)
+    ), labels AS (SELECT query_id, text_id, max(relevance) AS relevance FROM source_labels GROUP BY query_id, text_id)
     SELECT query_id, text_id, CAST(relevance AS INTEGER) AS relevance, l.text_id IS NOT NULL AS learned,
            CAST(NULL AS FLOAT) AS probability
-    FROM labels LEFT JOIN learned l USING (query_id, text_id) ORDER BY query_id, text_id
+    FROM labels LEFT JOIN training_pairs l USING (query_id, text_id) ORDER BY query_id, text_id
 """
 
 
@@ -90,12 +93,12 @@ class TrainingSource:
         Raises:
             ArtifactError: the run is not finished.
         """
-        return self.run.tables(*(OF_A_LOG if self.mined else OF_A_BUILD))
+        return self.run.tables(*(LOG_TABLES if self.mined else BUILD_TABLES))
 
     def content(self) -> str:
         """Fingerprint of everything that training reads."""
         tables = self.tables
-        return " ".join(tables.content(name) for name in (OF_A_LOG if self.mined else OF_A_BUILD))
+        return " ".join(tables.content(name) for name in (LOG_TABLES if self.mined else BUILD_TABLES))
 
     def tenants(self) -> list[str]:
         """Return the tenants with triplets, sorted."""
@@ -104,9 +107,11 @@ class TrainingSource:
 
     def queries(self, tenant: str) -> pa.Table:
         """Load a tenant's queries; columns query_id, text, group (cluster id), split and kind."""
-        return self.with_prefix(self._rows(LOG_QUERIES if self.mined else BUILD_QUERIES, tenant=tenant), "query_id")
+        return self.with_prefix(
+            self._rows(LOG_QUERIES_SQL if self.mined else BUILD_QUERIES_SQL, tenant=tenant), "query_id"
+        )
 
-    def labels(self, tenant: str, sources: tuple[str, ...], least: float) -> pa.Table:
+    def labels(self, tenant: str, sources: tuple[str, ...], min_probability: float) -> pa.Table:
         """Load a tenant's labels; columns query_id, text_id, relevance, learned and probability.
 
         `learned` marks the pairs that may be trained on.
@@ -114,22 +119,24 @@ class TrainingSource:
         Args:
             tenant: tenant whose labels are loaded.
             sources: triplet sources to train on; empty: all.
-            least: minimum judge probability of a training positive; `LIKELIHOOD_SQL` handles positives without one.
+            min_probability: minimum judge probability of a training positive; `LIKELIHOOD_SQL` handles positives without
+                one. Mined labels have no probability and ignore it.
         """
-        parameters = {"tenant": tenant, "sources": list(sources)} | ({} if self.mined else {"least": least})
-        rows = self._rows(LOG_LABELS if self.mined else BUILD_LABELS, **parameters)
+        parameters: dict[str, object] = {"tenant": tenant, "sources": list(sources)}
+        parameters |= {} if self.mined else {"min_probability": min_probability}
+        rows = self._rows(LOG_LABELS_SQL if self.mined else BUILD_LABELS_SQL, **parameters)
         return self.with_prefix(self.with_prefix(rows, "query_id"), "text_id")
 
     def texts(self, tenant: str) -> Iterator[pa.Table]:
-        """Yield the searched texts in the columns of `chunks`, in tables of at most `ROWS` rows."""
-        texts_sql = DOCUMENTS_AS_CHUNKS.format(kept="WHERE tenant = $tenant") if self.mined else _CHUNKS
+        """Yield the searched texts in the columns of `chunks`, in tables of at most `ROWS_PER_READ` rows."""
+        texts_sql = DOCUMENTS_AS_CHUNKS_SQL.format(row_filter="WHERE tenant = $tenant") if self.mined else _CHUNKS_SQL
         parameters = {"tenant": tenant} | ({"characters": self.text_characters} if self.mined else {})
-        for rows in self.tables.stream(texts_sql, parameters, ROWS):
+        for rows in self.tables.stream(texts_sql, parameters, ROWS_PER_READ):
             yield self.with_prefix(rows, "chunk_id")
 
     def passage_rows(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
         """Load some texts by id; columns chunk_id, doc_id, title, heading, text and content_hash, ordered by id."""
-        texts_sql = _NAMED_DOCUMENTS if self.mined else _NAMED_CHUNKS
+        texts_sql = _DOCUMENTS_BY_ID_SQL if self.mined else _CHUNKS_BY_ID_SQL
         parameters = {"tenant": tenant, "ids": list(text_ids)}
         rows = self._rows(texts_sql, **parameters | ({"characters": self.text_characters} if self.mined else {}))
         return rows.select(["chunk_id", "doc_id", "title", "heading", "text", "content_hash"])
@@ -184,10 +191,10 @@ def texts_of(sources: Sequence[TrainingSource], texts: pa.Table) -> pa.Table:
     return all_passages.take(pa.array(np.argsort(np.concatenate(rows_by_run))))
 
 
-_CHUNKS = "SELECT * FROM chunks WHERE tenant = $tenant ORDER BY chunk_id"
-_NAMED_CHUNKS = _CHUNKS.replace("ORDER BY", "AND list_contains(CAST($ids AS VARCHAR[]), chunk_id) ORDER BY")
-_NAMED_DOCUMENTS = DOCUMENTS_AS_CHUNKS.format(
-    kept="WHERE tenant = $tenant AND list_contains(CAST($ids AS VARCHAR[]), doc_id)"
+_CHUNKS_SQL = "SELECT * FROM chunks WHERE tenant = $tenant ORDER BY chunk_id"
+_CHUNKS_BY_ID_SQL = _CHUNKS_SQL.replace("ORDER BY", "AND list_contains(CAST($ids AS VARCHAR[]), chunk_id) ORDER BY")
+_DOCUMENTS_BY_ID_SQL = DOCUMENTS_AS_CHUNKS_SQL.format(
+    row_filter="WHERE tenant = $tenant AND list_contains(CAST($ids AS VARCHAR[]), doc_id)"
 )
 
 

@@ -39,7 +39,7 @@ class FrozenIndex:
         self, indexes: Sequence[CachedVectors], texts: pa.Table, encode: CachedQueries, settings: VectorSearchSettings
     ) -> None:
         self._indexes, self._settings, self.encode = indexes, settings, encode
-        self._searched: Sequence[Vectors] = indexes
+        self._searched: Sequence[Vectors] = indexes  # what `search` reads; `with_vectors` replaces it
         self.texts = texts.combine_chunks()
         self._offsets = np.concatenate([[0], np.cumsum([len(index) for index in indexes])]).astype(np.int64)
         self._rows = np.concatenate([[0], np.cumsum([index.n_chunks for index in indexes])]).astype(np.int64)

@@ -23,7 +23,7 @@ from darklode.pipeline.train.fit.adaptation_trial import AdaptationTrial
 from darklode.pipeline.train.fit.batches import Batch, PairSampler
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
-from darklode.pipeline.train.fit.heads import LAYERS, Head, name_tensors
+from darklode.pipeline.train.fit.heads import N_LAYERS, Head, name_tensors
 from darklode.pipeline.train.fit.loss import batch_loss
 from darklode.pipeline.train.fit.trial import MAX_GRAD_NORM, TrainingHistory
 from darklode.pipeline.train.types import Layers, OnStep, Weights
@@ -81,7 +81,7 @@ def train_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> li
 def _max_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> int:
     """Return how many heads fit into `MAX_STACK_BYTES`."""
     d = max((trial.task.frozen.dimensions for trial in trials), default=1)
-    n_parameters = LAYERS[settings.method] * (d * d + d)
+    n_parameters = N_LAYERS[settings.method] * (d * d + d)
     # 4 bytes per float32, and 4 values per parameter: weight, gradient and AdamW's two moments.
     return max(1, MAX_STACK_BYTES // (4 * 4 * n_parameters))
 
@@ -103,7 +103,7 @@ def _train_block(
     stacked: Sequence[StackedTrial], samplers: Sequence[PairSampler], settings: AdaptSettings
 ) -> list[TrainingHistory[EvalPoint]]:
     """Train the heads of one block until every trial has stopped; see `_blocks` for what they have in common."""
-    stack = HeadStack(stacked[0].task.frozen.dimensions, LAYERS[settings.method], [trial.start for trial in stacked])
+    stack = HeadStack(stacked[0].task.frozen.dimensions, N_LAYERS[settings.method], [trial.start for trial in stacked])
     anchors = [None if trial.anchored else trial.task.train.vectors for trial in stacked]
     trials = [
         AdaptationTrial(trial.task, settings, trial.seed, StackSlice(stack, n), trial.on_step, anchors[n])

@@ -33,6 +33,9 @@ def current_trainer() -> Trainer:
 class BatchedTraining:
     """Trains the requests of all threads at once; each gets the result it would get alone.
 
+    Threads take turns: one works at a time, and hands on the turn while it waits for its training. Once every thread
+    that has not ended waits, the last one to ask trains all requests, with the lock held.
+
     Args:
         threads: number of threads; each works inside `working`.
     """

@@ -16,10 +16,10 @@ from darklode.schemas.adaptation import AdaptSettings
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Ridges to try; validation selects."""
 
-STEPS = (0.5, 1.0, 2.0, 4.0)
+STEP_LENGTHS = (0.5, 1.0, 2.0, 4.0)
 """Step lengths, as multiples of the ridge solution."""
 
-_PAIRS = 1024
+_PAIRS_PER_BLOCK = 1024
 """Pairs per block: each needs all of its negatives' vectors in float64."""
 
 
@@ -46,8 +46,8 @@ def solutions(task: Task, negatives: Negatives, settings: AdaptSettings) -> Iter
 def _moves(task: Task, negatives: Negatives, temperature: float) -> Doubles:
     """Mean target over each query's positives, shape (n_queries, dimensions)."""
     targets = np.zeros(task.train.vectors.shape)
-    for start in range(0, len(task.pair_query), _PAIRS):
-        pairs = slice(start, start + _PAIRS)
+    for start in range(0, len(task.pair_query), _PAIRS_PER_BLOCK):
+        pairs = slice(start, start + _PAIRS_PER_BLOCK)
         query = task.pair_query[pairs]
         positions = np.column_stack([task.pair_position[pairs], negatives.positions[pairs]])
         vectors = (

@@ -13,7 +13,7 @@ TIMEOUT = timedelta(days=7)
 """How long followers wait for the leader, which prepares and evaluates alone."""
 
 
-SHARDED = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
+SHARDING_VARIABLES = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
 """Environment variables of accelerate that mean a model is sharded over processes."""
 
 
@@ -23,7 +23,7 @@ def require_unsharded() -> None:
     Raises:
         SettingsError: accelerate is configured for one.
     """
-    for name, kind in SHARDED.items():
+    for name, kind in SHARDING_VARIABLES.items():
         if os.environ.get(name, "").lower() == "true":
             raise SettingsError(
                 f"{kind} is configured in accelerate: each process needs both towers in full; set "

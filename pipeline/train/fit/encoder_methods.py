@@ -17,7 +17,7 @@ from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.heads import name_tensors
 from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
-from darklode.pipeline.train.fit.trainable_encoder import START, TrainableEncoder
+from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder
 from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.fit.whitening import best_whitening
 from darklode.pipeline.train.types import Layers, OnStep, Weights
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet, Task
     from darklode.pipeline.train.data.vectors import FrozenIndex
 
-RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6, 1e-5, 3e-5)}
+DEFAULT_LEARNING_RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6, 1e-5, 3e-5)}
 """Learning rates to try by default, by method."""
 
 
@@ -47,7 +47,7 @@ class EncoderMethod:
     @property
     def hyperparameters(self) -> Sequence[float]:
         """The learning rates."""
-        return self._settings.learning_rates or RATES[self._settings.method]
+        return self._settings.learning_rates or DEFAULT_LEARNING_RATES[self._settings.method]
 
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         from darklode.pipeline.train.fit.encoder_trainer import train_encoder
@@ -92,7 +92,7 @@ class EncoderMethod:
 
         if self._settings.method == "full":
             return {}
-        tensors = {name: tensor for name, tensor in encoder.state().items() if name != START}
+        tensors = {name: tensor for name, tensor in encoder.state().items() if name != START_TENSOR}
         if self._settings.method == "top_n":
             about = json.dumps({"base": self._base.identity["encoder"]})
             return {"adapter.safetensors": save(dict(tensors), metadata={"darklode": about})}

@@ -12,7 +12,7 @@ from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.negatives import mine_negatives
 from darklode.pipeline.train.fit.batched_heads import StackedTrial
 from darklode.pipeline.train.fit.batched_training import current_trainer
-from darklode.pipeline.train.fit.closed_form import RIDGES, STEPS, solutions
+from darklode.pipeline.train.fit.closed_form import RIDGES, STEP_LENGTHS, solutions
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.heads import Head, dense, layers_of, name_tensors
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.vectors import FrozenIndex
 
 
-RATES = (3e-5, 1e-4, 3e-4)
+DEFAULT_LEARNING_RATES = (3e-5, 1e-4, 3e-4)
 """Learning rates to try by default, about a factor of three apart."""
 
 
@@ -45,7 +45,7 @@ class HeadMethod:
     @property
     def hyperparameters(self) -> Sequence[float]:
         """The learning rates."""
-        return self._settings.learning_rates or RATES
+        return self._settings.learning_rates or DEFAULT_LEARNING_RATES
 
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         if self._base.start:
@@ -90,7 +90,7 @@ class ClosedFormMethod(HeadMethod):
     """`closed_form`: one linear layer per ridge, from one factorization."""
 
     setting_name = "ridge"
-    shares = STEPS
+    shares = STEP_LENGTHS
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         super().__init__(settings, base)

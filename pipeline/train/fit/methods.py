@@ -49,21 +49,21 @@ class Method(Protocol):
         """Files with the trained tensors alone, without the base."""
 
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-class PerTaskCache(Generic[Found]):
+class PerTaskCache(Generic[Result]):
     """Caches a computation for the last task only, so that all trials on a task share it.
 
     Args:
         find: the computation.
     """
 
-    def __init__(self, find: Callable[[Task], Found]) -> None:
+    def __init__(self, find: Callable[[Task], Result]) -> None:
         self._find = find
-        self._cached: tuple[Task, Found] | None = None
+        self._cached: tuple[Task, Result] | None = None
 
-    def __call__(self, task: Task) -> Found:
+    def __call__(self, task: Task) -> Result:
         if self._cached is None or self._cached[0] is not task:
             self._cached = task, self._find(task)
         return self._cached[1]

@@ -7,7 +7,7 @@ import gc
 from contextlib import suppress
 from pathlib import Path
 
-_OWN = Path("/proc/self")
+_PROCESS_FOLDER = Path("/proc/self")
 
 
 class PeakMemory:
@@ -22,7 +22,7 @@ class PeakMemory:
             ctypes.CDLL(None).malloc_trim(0)
         self._before: int | None = None
         with suppress(OSError):
-            (_OWN / "clear_refs").write_text("5")  # resets the peak to the current memory (man 5 proc)
+            (_PROCESS_FOLDER / "clear_refs").write_text("5")  # resets the peak to the current memory (man 5 proc)
             self._before = _kilobytes("VmRSS")
 
     def megabytes(self) -> int | None:
@@ -31,5 +31,5 @@ class PeakMemory:
 
 
 def _kilobytes(name: str) -> int:
-    lines = (_OWN / "status").read_text().splitlines()
+    lines = (_PROCESS_FOLDER / "status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))

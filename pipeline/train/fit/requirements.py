@@ -6,12 +6,12 @@ from darklode.pipeline.base.errors import MissingPart
 
 INSTALL = 'pip install "darklode[train]"'
 
-ALL = ("torch", "sentence_transformers")
-NEEDS = {
-    "lora": (*ALL, "accelerate", "datasets", "peft"),
-    "full": (*ALL, "accelerate", "datasets"),
-    "top_n": (*ALL, "accelerate", "datasets"),
-    "joint": (*ALL, "accelerate", "datasets"),
+BASE_PACKAGES = ("torch", "sentence_transformers")
+PACKAGES_BY_METHOD = {
+    "lora": (*BASE_PACKAGES, "accelerate", "datasets", "peft"),
+    "full": (*BASE_PACKAGES, "accelerate", "datasets"),
+    "top_n": (*BASE_PACKAGES, "accelerate", "datasets"),
+    "joint": (*BASE_PACKAGES, "accelerate", "datasets"),
 }
 
 
@@ -21,6 +21,6 @@ def check_parts(method: str) -> None:
     Raises:
         MissingPart: one is missing.
     """
-    missing = [name for name in NEEDS.get(method, ALL) if find_spec(name) is None]
+    missing = [name for name in PACKAGES_BY_METHOD.get(method, BASE_PACKAGES) if find_spec(name) is None]
     if missing:
         raise MissingPart(f"adapt.method {method} needs {' and '.join(missing)}: {INSTALL}")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.fit.model_selection import ValidationScore
     from darklode.pipeline.train.types import OnStep, Weights
 
-READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-TRAIN = Stage("adaptation_trials", 6, READS, ("training_log", "adaptation_trials", "adapter_weights"))
+PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+TRAIN_STAGE = Stage("adaptation_trials", 6, PAIR_TABLES, ("training_log", "adaptation_trials", "adapter_weights"))
 
 
 def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
@@ -46,7 +46,7 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     from darklode.pipeline.train.fit.model_selection import folds
 
     task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
-    inputs_key = key_of(*(tables.content(name) for name in READS), base.identity)
+    inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity)
     trials, parts = _Trials(task, output, settings, base, inputs_key, seed), folds(task, seed)
     if parts:
         trials.run_on_folds(parts)
@@ -172,7 +172,7 @@ def _trials(about: Row, scores: Iterable[ValidationScore]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=ADAPTATION_TRIALS.schema)
 
 
-def best(tables: Tables) -> Row:
+def best_trial(tables: Tables) -> Row:
     """The trial with the best validation score; ties go to the one nearest to the base.
 
     Args:
@@ -182,11 +182,11 @@ def best(tables: Tables) -> Row:
     return dict(rows[0])
 
 
-def chosen(tables: Tables) -> tuple[Row, Weights]:
+def load_best_trial(tables: Tables) -> tuple[Row, Weights]:
     """The best trial and its weights.
 
     Args:
         tables: `adaptation_trials` and `adapter_weights`.
     """
-    row = best(tables)
+    row = best_trial(tables)
     return row, from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [row["trial"]]))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet
 
 
-START = "start"
+START_TENSOR = "start"
 """Name, among the saved weights, of the whitening that training starts from (`adapt.init: whitened`).
 
 The map is applied to the vectors and stays fixed during training. Renaming it would make saved weights unreadable.
@@ -195,8 +195,8 @@ class TrainableEncoder:
         return np.asarray(self.unit(torch.from_numpy(vectors)).numpy(), np.float32)
 
     def state(self) -> Weights:
-        """Copy the trained tensors by name, and the map `start` under the name `START`."""
-        start_map = {} if self.start is None else {START: self.start.numpy().copy()}
+        """Copy the trained tensors by name, and the map `start` under the name `START_TENSOR`."""
+        start_map = {} if self.start is None else {START_TENSOR: self.start.numpy().copy()}
         return start_map | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
 
     def restore(self, weights: Weights, share: float = 1.0) -> None:
@@ -215,8 +215,8 @@ class TrainableEncoder:
                 else:
                     parameter.copy_(saved if share == 1 else torch.lerp(base.float(), saved, share))
         self.start = None
-        if START in weights:
-            start_map = torch.from_numpy(weights[START])
+        if START_TENSOR in weights:
+            start_map = torch.from_numpy(weights[START_TENSOR])
             self.start = torch.lerp(torch.eye(len(start_map)), start_map, share)
 
     def parameters(self) -> Iterator[nn.Parameter]:

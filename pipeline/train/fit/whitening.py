@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 POWERS = (0.25, 0.5, 0.75)
 """Powers of the covariance: 0 is the base, 1 whitens scores completely."""
 
-SHRUNK = 0.1
+SHRINKAGE = 0.1
 """Shrinkage: share of the mean variance added to each direction, because directions with little variance are noise."""
 
-_TEXTS = 8192
+_TEXTS_PER_BLOCK = 8192
 
 
 def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:
@@ -43,7 +43,7 @@ def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:
         queries = task.train.vectors.astype(np.float64)
         spread = (_covariance(iter([queries])) + _covariance(_texts(task))) / 2
         values, axes = np.linalg.eigh(spread)
-        values = np.maximum(values, 0) + max(SHRUNK * float(np.mean(values)), 1e-12)
+        values = np.maximum(values, 0) + max(SHRINKAGE * float(np.mean(values)), 1e-12)
         for power in POWERS:
             whitening = (axes * values**-power) @ axes.T
             lengths = np.linalg.norm(queries @ whitening, axis=1)
@@ -51,8 +51,8 @@ def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:
 
 
 def _texts(task: Task) -> Iterator[Doubles]:
-    for low in range(0, len(task.frozen), _TEXTS):
-        yield task.frozen.take(np.arange(low, min(low + _TEXTS, len(task.frozen)))).astype(np.float64)
+    for low in range(0, len(task.frozen), _TEXTS_PER_BLOCK):
+        yield task.frozen.take(np.arange(low, min(low + _TEXTS_PER_BLOCK, len(task.frozen)))).astype(np.float64)
 
 
 def _covariance(parts: Iterator[Doubles]) -> Doubles:

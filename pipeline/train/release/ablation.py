@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.release.baselines import Baseline
     from darklode.pipeline.train.types import Weights
 
-READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-COMPARED = Stage("adapt_compare", 4, READS, (COMPARISON_LISTS.name,))
+PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+ABLATION_STAGE = Stage("adapt_compare", 4, PAIR_TABLES, (COMPARISON_LISTS.name,))
 
 
 def compare(
@@ -59,7 +59,7 @@ def compare(
     queries = QuerySet.from_tables(tables, frozen, "test")
     if not len(queries):
         raise ArtifactError("no test query has a positive, so methods cannot be compared")
-    inputs_key = key_of(*(tables.content(name) for name in READS), base.identity)
+    inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity)
     bm25 = Bm25Baseline(base, frozen)
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     with output.unit("bounds", inputs_key) as unit:
@@ -74,7 +74,7 @@ def compare(
                     _write(output, tenant, (baseline.name, seed), lists)
     rows = output.rows(COMPARISON_LISTS.name)
     output.facts["asked"] = sum(bool(unit["facts"]) for unit in output.units.values())
-    output.count(FunnelStep(COMPARED.name, "test queries", len(queries), "places in lists", rows))
+    output.count(FunnelStep(ABLATION_STAGE.name, "test queries", len(queries), "places in lists", rows))
 
 
 @dataclass(frozen=True)

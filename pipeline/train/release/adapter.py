@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.types import Layers
 
-RECORD, FOLDER, ADAPTER_FOLDER = "adapter.json", "query_encoder", "adapter"
-SAVED_RECORD = f"{FOLDER}/darklode.json"
+RECORD, ENCODER_FOLDER, ADAPTER_FOLDER = "adapter.json", "query_encoder", "adapter"
+SAVED_RECORD = f"{ENCODER_FOLDER}/darklode.json"
 """Which encoder was saved and how its vectors differ from training; not part of the hashed weights."""
 
-HEAD = f"{ADAPTER_FOLDER}/adapter.safetensors"
+HEAD_FILE = f"{ADAPTER_FOLDER}/adapter.safetensors"
 """A head alone: linear layers with GELU between them, applied to the base's unit vectors."""
 
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -41,12 +41,12 @@ class Adapter:
     Attributes:
         store: the folder or prefix.
         facts: its record.
-        of_base: gives base vectors of queries if the adapter is a head alone; None: the base is loaded.
+        encode_base: gives base vectors of queries if the adapter is a head alone; None: the base is loaded.
     """
 
     store: Store
     facts: Facts
-    of_base: Callable[[Sequence[str]], Floats] | None = None
+    encode_base: Callable[[Sequence[str]], Floats] | None = None
 
     @classmethod
     def open(cls, url: str) -> Adapter:
@@ -93,7 +93,7 @@ class Adapter:
     @property
     def files(self) -> str:
         """The folder whose files determine its vectors."""
-        return ADAPTER_FOLDER if self.light else FOLDER
+        return ADAPTER_FOLDER if self.light else ENCODER_FOLDER
 
     @property
     def ships(self) -> bool:
@@ -110,7 +110,7 @@ class Adapter:
         if self.light:
             from darklode.pipeline.train.fit.heads import apply_layers
 
-            vectors = apply_layers(self.layers, (self.of_base or _base(self.base.model_dump_json()))(texts))
+            vectors = apply_layers(self.layers, (self.encode_base or _base(self.base.model_dump_json()))(texts))
         else:
             vectors = np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
         vectors[[not text.strip() for text in texts]] = 0
@@ -123,7 +123,7 @@ class Adapter:
 
         from darklode.pipeline.train.fit.heads import layers_of
 
-        data = self.store.read(HEAD)
+        data = self.store.read(HEAD_FILE)
         return [] if data is None else layers_of(load(data))
 
     @cached_property
@@ -141,14 +141,14 @@ class Adapter:
     def on_disk(self) -> Iterator[Path]:
         """A local path of the encoder folder; a temporary copy if it is stored remotely."""
         if self.store.local is not None:
-            yield self.store.local / FOLDER
+            yield self.store.local / ENCODER_FOLDER
             return
         with TemporaryDirectory(prefix="darklode-adapter-") as scratch:
-            for name in self.store.sizes(FOLDER, recursive=True):
+            for name in self.store.sizes(ENCODER_FOLDER, recursive=True):
                 path = Path(scratch, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(self.store.read(name) or b"")
-            yield Path(scratch, FOLDER)
+            yield Path(scratch, ENCODER_FOLDER)
 
 
 @lru_cache(maxsize=1)

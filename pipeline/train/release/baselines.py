@@ -28,15 +28,17 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.fit.methods import Method
 
 DEPTH = 100
+"""Length of the rankings: the deepest cutoff of the compared measures, R@100."""
 
-DETERMINISTIC = ("closed_form", "whitened")
+DETERMINISTIC_METHODS = ("closed_form", "whitened")
 """Deterministic methods, for which one seed suffices."""
 
-SHUFFLED = ", labels: shuffled"
+SHUFFLED_SUFFIX = ", labels: shuffled"
 """Suffix of the control's name: no label can explain its gain."""
 
-CLOZE = ", labels: sentences of the texts"
-BM25 = ", labels: BM25's first"
+# Suffixes of the controls with labels that cost nothing.
+CLOZE_SUFFIX = ", labels: sentences of the texts"
+BM25_SUFFIX = ", labels: BM25's first"
 
 JOINT = "joint"
 """Trains queries and documents together; not releasable by `adapt`, because the index changes."""
@@ -86,7 +88,9 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Baselin
         bm25: supplies BM25 labels and the texts.
     """
     candidates = [
-        Baseline(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in DETERMINISTIC)
+        Baseline(
+            name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in DETERMINISTIC_METHODS
+        )
         for name in methods
         if name != JOINT
     ]
@@ -95,9 +99,9 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Baselin
         fixed = first.settings.model_copy(update={"refresh_steps": settings.max_steps})
         candidates += [
             replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
-            replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: bm25.training_pairs(task)),
-            replace(first, name=f"{first.name}{CLOZE}", labels=inverse_cloze(bm25.base, bm25.frozen)),
-            replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffle_labels),
+            replace(first, name=f"{first.name}{BM25_SUFFIX}", labels=lambda task, _: bm25.training_pairs(task)),
+            replace(first, name=f"{first.name}{CLOZE_SUFFIX}", labels=inverse_cloze(bm25.base, bm25.frozen)),
+            replace(first, name=f"{first.name}{SHUFFLED_SUFFIX}", labels=shuffle_labels),
         ]
     if JOINT in methods:
         full_settings = settings.model_copy(update={"method": "full", "init": "base"})
@@ -113,7 +117,8 @@ def shuffle_labels(task: Task, seed: int) -> Task:
     Raises:
         ArtifactError: no pair can be reassigned.
     """
-    position = derange(task.pair_query, task.pair_position, task.labels, np.random.default_rng([seed, 2]))
+    random = np.random.default_rng([seed, 2])  # 2 tells this random stream apart from others of the same seed
+    position = derange(task.pair_query, task.pair_position, task.labels, random)
     is_wrong = ~task.labels.contains(task.pair_query, position)
     if not is_wrong.any():
         raise ArtifactError("labels cannot be shuffled: each text is a positive of every query; label more queries")

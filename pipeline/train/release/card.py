@@ -12,14 +12,14 @@ from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
 from darklode.pipeline.base.models.local import locate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.release.adapter import FOLDER
-from darklode.pipeline.train.release.evaluation import TESTED
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER
+from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE
 from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
 from darklode.pipeline.train.release.verdict import format_selection, format_too_few, read_verdict
 from darklode.schemas.settings import Settings
 
-PARTS = """\
+PARTS_NOTE = """\
 `own positive`: test queries whose clusters and positives are not in training. Only they decide; on `shared positive`
 an encoder may have memorized the answer. `detectable` is the smallest true difference detected with 80 % power;
 `p_holm` is corrected for all rows of a part."""
@@ -29,11 +29,11 @@ The labels are those of the runs: if a judge gave them, a gain is a gain accordi
 as not relevant; `Judged@10` is the share of the top ten with a label. Documents and their index are unchanged: use this
 encoder for queries only, and only with the index of its base."""
 
-HOLES = """\
+UNJUDGED_NOTE = """\
 `labelled` of `places` had a label before. Unlabelled texts of both systems were judged by the runs' own judge, by rank
 and within a budget: `judged` is their number, `relevant` of them are relevant."""
 
-READING = """\
+USAGE_NOTE = """\
 ```python
 from sentence_transformers import SentenceTransformer
 
@@ -41,25 +41,25 @@ vectors = SentenceTransformer("{folder}").encode(["a query"])   # document vecto
 ```
 Its vectors differ from those in training by at most {off:.1e} in any dimension."""
 
-SYSTEMS = """
+SCORES_SQL = """
     SELECT part, system, measure, value, low, high, ceiling, queries FROM evaluation WHERE tenant IS NULL
     ORDER BY part, measure, system DESC
 """
-PAIRS = """
+DIFFERENCES_SQL = """
     SELECT part, measure, difference, low, high, p_holm, detectable, wins, losses, queries FROM evaluation_pairs
     WHERE tenant IS NULL ORDER BY part, measure
 """
-LEARNED = """
+TRAINING_DATA_SQL = """
     SELECT split, count(*) AS queries, count(DISTINCT "group") AS clusters,
            count(*) FILTER (shares_positive) AS share_a_positive
     FROM adaptation_queries GROUP BY split ORDER BY split
 """
-TRIALS = "SELECT setting, share, step, validation, stopped FROM adaptation_trials ORDER BY trial, share"
-TRAINED = """
+TRIALS_SQL = "SELECT setting, share, step, validation, stopped FROM adaptation_trials ORDER BY trial, share"
+PARAMETER_COUNT_SQL = """
     SELECT CAST(sum(len(weights)) AS BIGINT) AS numbers FROM adapter_weights
     WHERE trial = (SELECT min(trial) FROM adapter_weights)
 """
-HISTORY = """
+TRAINING_LOG_SQL = """
     SELECT setting, l.step, loss, l.validation, replaced, judged, short, spread
     FROM training_log l JOIN (SELECT DISTINCT trial, setting FROM adaptation_trials) USING (trial)
     ORDER BY trial, l.step
@@ -87,7 +87,7 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
     ]
     last = [
         *("## Limits", CAVEATS),
-        *("## How to use it", READING.format(folder=FOLDER, off=recorded_difference(run))),
+        *("## How to use it", USAGE_NOTE.format(folder=ENCODER_FOLDER, off=recorded_difference(run))),
         *("## Settings that differ from the defaults", changed_settings(settings)),
         *("## Software", software(run), "## Licence", f"Of the base: `{cell(licence(encoder))}`."),
     ]
@@ -99,17 +99,17 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
 
 
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
-    yield "Adapted minus base", tables.sql(PAIRS), PARTS
-    yield "Scores", tables.sql(SYSTEMS), "`ceiling` is the score of a perfect ranking."
-    yield "Labels in the top ten", tables.read("unjudged_results"), HOLES
-    yield "Training data", tables.sql(LEARNED), ""
+    yield "Adapted minus base", tables.sql(DIFFERENCES_SQL), PARTS_NOTE
+    yield "Scores", tables.sql(SCORES_SQL), "`ceiling` is the score of a perfect ranking."
+    yield "Labels in the top ten", tables.read("unjudged_results"), UNJUDGED_NOTE
+    yield "Training data", tables.sql(TRAINING_DATA_SQL), ""
     yield "Headroom", tables.read("headroom"), "On the validation queries, before training."
     yield (
         "Trials",
-        tables.sql(TRIALS),
+        tables.sql(TRIALS_SQL),
         "`share` of the way from the base, which is 0; nDCG@10 on the validation queries.",
     )
-    yield "Training history", tables.sql(HISTORY), ""
+    yield "Training history", tables.sql(TRAINING_LOG_SQL), ""
 
 
 def _setting(method: str) -> str:
@@ -118,11 +118,11 @@ def _setting(method: str) -> str:
 
 def _count_parameters(tables: Tables) -> int:
     """Number of trained parameters, the same in every trial."""
-    return int(tables.sql(TRAINED)["numbers"][0].as_py())
+    return int(tables.sql(PARAMETER_COUNT_SQL)["numbers"][0].as_py())
 
 
 def _times_tested(run: Run) -> str:
-    manifest = run.manifest(TESTED)
+    manifest = run.manifest(ADAPTER_TEST_STAGE)
     times = manifest.facts["asked"] if manifest else 0
     return "once" if times == 1 else f"{times} times: choices made in between were made on the test"
 

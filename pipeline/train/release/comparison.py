@@ -15,28 +15,28 @@ from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.evaluate.measures import compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, holm
-from darklode.pipeline.evaluate.stage import JUDGED, EvaluationQueries
-from darklode.pipeline.train.release.baselines import SHUFFLED
+from darklode.pipeline.evaluate.stage import JUDGED_MEASURE, EvaluationQueries
+from darklode.pipeline.train.release.baselines import SHUFFLED_SUFFIX
 from darklode.pipeline.train.release.evaluation import MEASURES
 from darklode.schemas.adaptation_tables import COMPARISON, COMPARISON_LISTS, COMPARISON_QUERIES
 from darklode.schemas.evaluation import EvaluateSettings
 
-SUMMED = Stage(
+COMPARISON_STAGE = Stage(
     "adapt_comparison",
     4,
     ("test_queries", "test_labels", COMPARISON_LISTS.name),
     (COMPARISON_QUERIES.name, COMPARISON.name),
 )
 
-ENTRIES = "SELECT DISTINCT system, seed FROM comparison_lists ORDER BY system, seed"
-LISTS = """
+SYSTEMS_SQL = "SELECT DISTINCT system, seed FROM comparison_lists ORDER BY system, seed"
+SYSTEM_LISTS_SQL = """
     SELECT query_id, rank, text_id FROM comparison_lists WHERE system = $1 AND seed = $2
     ORDER BY query_id, rank
 """
 
-TESTED = [name for name in MEASURES if not name.startswith(JUDGED)]
+TESTED_MEASURES = [name for name in MEASURES if not name.startswith(JUDGED_MEASURE)]
 
-OVER_CONTROL = {"difference": "over_control", "low": "over_low", "high": "over_high", "p": "over_p"}
+CONTROL_COLUMNS = {"difference": "over_control", "low": "over_low", "high": "over_high", "p": "over_p"}
 
 
 def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, seed: int) -> None:
@@ -54,9 +54,9 @@ def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, se
     values = {name: _mean(list(runs)) for name, runs in _measure_systems(tables, output, queries, labels)}
     bounds = upper_bounds(labels, ids, MEASURES)
     chance = ResamplingSettings(
-        settings.n_resamples, settings.permutations, seed, tests=(len(values) - 1) * len(TESTED)
+        settings.n_resamples, settings.permutations, seed, tests=(len(values) - 1) * len(TESTED_MEASURES)
     )
-    control = next((runs for name, (runs, _) in values.items() if name.endswith(SHUFFLED)), None)
+    control = next((runs for name, (runs, _) in values.items() if name.endswith(SHUFFLED_SUFFIX)), None)
     for part, chosen in queries.parts().items():
         _, groups = np.unique(queries.groups[chosen], return_inverse=True)
         against = PairedTests(values["base"][0][chosen], None if control is None else control[chosen], groups, chance)
@@ -91,14 +91,14 @@ class PairedTests:
     def rows(self, name: str, values: Doubles) -> list[Row]:
         """A system's rows of `comparison`, one per measure."""
         lift = compare_paired(values, self.base, self.groups, self.chance)
-        control = None if name.endswith(SHUFFLED) else self.control
+        control = None if name.endswith(SHUFFLED_SUFFIX) else self.control
         over = None if control is None else compare_paired(values, control, self.groups, self.chance)
         rows: list[Row] = []
         for at, measure in enumerate(MEASURES):
             row: Row = {"measure": measure, "value": values[:, at].mean(), "p": None, "p_holm": None}
-            if name != "base" and not measure.startswith(JUDGED):
+            if name != "base" and not measure.startswith(JUDGED_MEASURE):
                 row |= {column: lift.row(at)[column] for column in ("difference", "low", "high", "p")}
-                row |= {to: over.row(at)[column] for column, to in OVER_CONTROL.items()} if over else {}
+                row |= {to: over.row(at)[column] for column, to in CONTROL_COLUMNS.items()} if over else {}
             rows.append(row)
         return rows
 
@@ -107,7 +107,7 @@ def _measure_systems(
     tables: Tables, output: Output, queries: EvaluationQueries, labels: pa.Table
 ) -> Iterator[tuple[str, Iterator[Doubles]]]:
     """Per-query values of each system and seed, shape (n_queries, n_measures); also writes them."""
-    entries = tables.sql(ENTRIES).to_pylist()
+    entries = tables.sql(SYSTEMS_SQL).to_pylist()
     for system, entries_of_system in groupby(entries, key=itemgetter("system")):
         yield system, (_values(tables, output, queries, labels, entry) for entry in entries_of_system)
 
@@ -115,7 +115,7 @@ def _measure_systems(
 def _values(tables: Tables, output: Output, queries: EvaluationQueries, labels: pa.Table, entry: Row) -> Doubles:
     n, kinds = queries.rows.num_rows, len(MEASURES)
     values = compute_measures(
-        [tables.sql(LISTS, list(entry.values()))], labels, queries.rows["query_id"].to_pylist(), MEASURES
+        [tables.sql(SYSTEM_LISTS_SQL, list(entry.values()))], labels, queries.rows["query_id"].to_pylist(), MEASURES
     )
     measure_index = pa.array(np.repeat(np.arange(n), kinds))
     columns = {name: queries.rows[name].take(measure_index) for name in ("tenant", "query_id")}

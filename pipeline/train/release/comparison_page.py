@@ -9,15 +9,15 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.evaluate.paired import is_above_zero
-from darklode.pipeline.train.release.ablation import COMPARED
-from darklode.pipeline.train.release.baselines import BM25, CLOZE, JOINT, SHUFFLED
-from darklode.pipeline.train.release.verdict import DECIDES
+from darklode.pipeline.train.release.ablation import ABLATION_STAGE
+from darklode.pipeline.train.release.baselines import BM25_SUFFIX, CLOZE_SUFFIX, JOINT, SHUFFLED_SUFFIX
+from darklode.pipeline.train.release.verdict import DECIDING_PART
 from darklode.schemas.adaptation import Method
 from darklode.schemas.adaptation_tables import COMPARISON, UNJUDGED_RESULTS
 
 PAGE = "comparison.md"
 
-READING = """\
+PAGE_NOTE = """\
 Each system was selected as `adapt` selects, and ranked the test queries once per seed; values are averaged over seeds
 by query first. `low` and `high` are a 95 % interval of the difference to the base, over clusters of queries; `p_holm`
 is corrected for all systems and measures of a part. `chosen: base`: the base was preferred to the system. A gain that
@@ -26,7 +26,7 @@ share of the top ten with a label, those judged for this comparison included; un
 Seconds are processor time, selection included; `peak_mb` is the peak memory beyond what the process used before
 (Linux). `joint` trains one encoder for queries and documents and searches its own index of re-encoded texts."""
 
-BY_SYSTEM = """
+SYSTEM_SCORES_SQL = """
     SELECT system, max(value) FILTER (measure = 'nDCG@10') AS "nDCG@10",
            max(difference) FILTER (measure = 'nDCG@10') AS difference, max(low) FILTER (measure = 'nDCG@10') AS low,
            max(high) FILTER (measure = 'nDCG@10') AS high, max(p_holm) FILTER (measure = 'nDCG@10') AS p_holm,
@@ -43,16 +43,16 @@ BY_SYSTEM = """
 METHODS = (*get_args(Method), JOINT)
 
 CONTROLS = {
-    SHUFFLED: ("the same positives, each at some other query, give", "needs no labels"),
-    CLOZE: ("sentences that ask for their own texts give", "comes without labels"),
-    BM25: ("each query's first text by BM25 gives", "comes without labels"),
+    SHUFFLED_SUFFIX: ("the same positives, each at some other query, give", "needs no labels"),
+    CLOZE_SUFFIX: ("sentences that ask for their own texts give", "comes without labels"),
+    BM25_SUFFIX: ("each query's first text by BM25 gives", "comes without labels"),
 }
 
 
 def by_system(run: Run, part: str) -> pa.Table:
     """One row per system, the best first."""
     with run.tables(COMPARISON.name).connect() as connection:
-        return connection.sql(BY_SYSTEM, params={"part": part}).to_arrow_table()
+        return connection.sql(SYSTEM_SCORES_SQL, params={"part": part}).to_arrow_table()
 
 
 def explain_controls(run: Run) -> list[str]:
@@ -82,12 +82,12 @@ def _format_interval(mean: float, low: float, high: float) -> str:
 def deciding(run: Run) -> str:
     """The query part that a claim rests on."""
     parts = run.tables(COMPARISON.name).read(COMPARISON.name)["part"].unique().to_pylist()
-    return DECIDES if DECIDES in parts else "counted"
+    return DECIDING_PART if DECIDING_PART in parts else "counted"
 
 
 def training_efforts(run: Run) -> pa.Table:
     """Selected setting and cost, one row per system and seed."""
-    manifest = run.manifest(COMPARED)
+    manifest = run.manifest(ABLATION_STAGE)
     assert manifest is not None
     return pa.Table.from_pylist([unit["facts"] for unit in manifest.units.values() if unit["facts"]])
 
@@ -109,7 +109,7 @@ def page(run: Run, sources: list[str]) -> bytes:
     head = [
         "# Comparison of adaptation methods",
         f"Trained on: {source_names}.",
-        READING,
+        PAGE_NOTE,
         *([control_sentences] if control_sentences else []),
     ]
     return document(head, tables, []).encode()

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.vectors import FrozenIndex
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials", "adapter_weights")
-TESTED = Stage("adapter_test", 2, READS, ("test_rankings",))
+ADAPTER_TEST_STAGE = Stage("adapter_test", 2, READS, ("test_rankings",))
 
 SYSTEMS = ("base", "adapted")
 MEASURES = ("nDCG@10", "R@10", "R@100", "Judged@10")
 DEPTH = 100
 
-QUERIES = """
+TEST_QUERIES_SQL = """
     SELECT tenant, query_id, text, "group", kind, shares_positive FROM adaptation_queries WHERE split = 'test'
     ORDER BY tenant, query_id
 """
 
-LABELS = """
+TEST_LABELS_SQL = """
     SELECT tenant, query_id, text_id, relevance FROM adaptation_labels
     SEMI JOIN (FROM adaptation_queries WHERE split = 'test') USING (tenant, query_id)
     SEMI JOIN adaptation_texts USING (tenant, text_id) ORDER BY tenant, query_id, text_id
@@ -50,11 +50,11 @@ def rank_test_queries(tables: Tables, output: Output, settings: AdaptSettings, b
         ArtifactError: there are no test queries.
     """
     from darklode.pipeline.train.fit.method_registry import create_method
-    from darklode.pipeline.train.fit.stage import chosen
+    from darklode.pipeline.train.fit.stage import load_best_trial
 
     frozen = base.open(tables)
     queries = test_queries(tables, frozen)
-    score, weights = chosen(tables)
+    score, weights = load_best_trial(tables)
     adapted = create_method(settings, base).vectors(weights, score["share"], queries)
     write_rankings(tables, output, queries, frozen, {"base": queries.vectors, "adapted": adapted})
     output.facts["asked"] = output.earlier_facts.get("asked", 0) + 1

@@ -20,15 +20,15 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.method_registry import create_method
-from darklode.pipeline.train.fit.stage import TRAIN, chosen
-from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, FOLDER, SAVED_RECORD
-from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE, load_best_trial
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, ENCODER_FOLDER, SAVED_RECORD
+from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
 
 Check = Callable[[Any], Floats]
 
-PROBES = 32
+N_PROBES = 32
 """Number of queries used to verify that the saved folder reproduces the training vectors."""
 
 
@@ -47,12 +47,12 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
     mark = _mark(run, base)
     if is_up_to_date(run.store, mark):
         return
-    tables = run.tables(*VERDICT.reads[:3], "adapter_verdict")
+    tables = run.tables(*VERDICT_STAGE.reads[:3], "adapter_verdict")
     texts, loaded = probes(tables), load_query_tower(settings, "cpu")
     queries = QuerySet.from_texts(texts, base)
     expected, layers, alone = queries.vectors, Layers(), dict[str, bytes]()
     if read_verdict(tables)["shipped"] == "adapted":
-        method, (score, weights) = create_method(adapt, base), chosen(tables)
+        method, (score, weights) = create_method(adapt, base), load_best_trial(tables)
         expected = method.vectors(weights, score["share"], queries)
         alone = method.export_tensors(weights, score["share"])
         layers = method.apply_to_model(loaded, weights, score["share"])
@@ -67,7 +67,7 @@ def compare_vectors(texts: Sequence[str], expected: Floats) -> Check:
 
 
 def save_folder(
-    store: Store, mark: str, model: Any, check: Check, alone: Mapping[str, bytes], folder: str = FOLDER
+    store: Store, mark: str, model: Any, check: Check, alone: Mapping[str, bytes], folder: str = ENCODER_FOLDER
 ) -> None:
     """Replace an encoder folder and `adapter/`, and write their record last.
 
@@ -89,37 +89,37 @@ def save_folder(
         difference = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)))
         files = {f"{ADAPTER_FOLDER}/{name}": data for name, data in alone.items()}
         folder_files = chain(_files(Path(scratch), folder), files.items())
-        sizes = {name: _written(store, name, data) for name, data in folder_files}
+        sizes = {name: _write_file(store, name, data) for name, data in folder_files}
     record = {"mark": mark, "difference": difference, "files": sizes}
     store.write(_record(folder), json.dumps(record, indent=1).encode())
 
 
 def probes(tables: Tables) -> list[str]:
     """Queries for the verification."""
-    texts: list[str] = tables.read("adaptation_queries", ["text"])["text"][:PROBES].to_pylist()
+    texts: list[str] = tables.read("adaptation_queries", ["text"])["text"][:N_PROBES].to_pylist()
     return texts
 
 
 def _record(folder: str) -> str:
-    return SAVED_RECORD.replace(FOLDER, folder)
+    return SAVED_RECORD.replace(ENCODER_FOLDER, folder)
 
 
-def _written(store: Store, name: str, data: bytes) -> int:
+def _write_file(store: Store, name: str, data: bytes) -> int:
     store.write(name, data)
     return len(data)
 
 
-def recorded_difference(run: Run, folder: str = FOLDER) -> float:
+def recorded_difference(run: Run, folder: str = ENCODER_FOLDER) -> float:
     """Recorded maximum absolute difference between the folder's vectors and those of training."""
     return float(json.loads(run.store.read(_record(folder)) or b"{}")["difference"])
 
 
 def _mark(run: Run, base: BaseEncoder) -> str:
-    manifests = [run.manifest(stage) for stage in (TRAIN, VERDICT)]
+    manifests = [run.manifest(stage) for stage in (TRAIN_STAGE, VERDICT_STAGE)]
     return key_of([manifest.fingerprint for manifest in manifests if manifest], base.identity)
 
 
-def is_up_to_date(store: Store, mark: str, folder: str = FOLDER) -> bool:
+def is_up_to_date(store: Store, mark: str, folder: str = ENCODER_FOLDER) -> bool:
     """Whether a complete folder with this fingerprint exists."""
     record: dict[str, Any] = json.loads(store.read(_record(folder)) or b"{}")
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())

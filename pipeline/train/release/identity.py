@@ -21,7 +21,7 @@ from darklode.pipeline.base.models.local import fetch_hint, locate
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.release.adapter import FOLDER, RECORD, SAVED_RECORD, Adapter, read_record
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD, SAVED_RECORD, Adapter, read_record
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.vectors import FrozenIndex
 
 DEPTH = 10
-QUERIES, TEXTS = 16, 16
+N_PROBE_QUERIES, N_PROBE_TEXTS = 16, 16
 """Probe queries and probe texts per run."""
 
-LEARNED = "SELECT DISTINCT text FROM adaptation_queries WHERE split = 'train' ORDER BY text"
+TRAINING_TEXTS_SQL = "SELECT DISTINCT text FROM adaptation_queries WHERE split = 'train' ORDER BY text"
 
-DATA = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-SCORES = ("part", "queries", "difference", "low", "high", "validation_queries")
+DATA_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+SCORE_COLUMNS = ("part", "queries", "difference", "low", "high", "validation_queries")
 
 
 def record(
@@ -52,11 +52,11 @@ def record(
         run: a run with complete stages and the saved folder.
         base: the encoder of the index, with the runs.
         settings: settings of that encoder.
-        verdict: tenant, shipped, reason and `SCORES`.
+        verdict: tenant, shipped, reason and `SCORE_COLUMNS`.
         learned: fingerprint of the training rows.
         form: encoder, or head if saved alone.
     """
-    tables, adapter = run.tables(*DATA), Adapter(run.store, {"form": form}, base.queries)
+    tables, adapter = run.tables(*DATA_TABLES), Adapter(run.store, {"form": form}, base.queries)
     data, weights = learned, weights_hash(run.store, adapter.files)
     name = key_of(
         verdict["tenant"],
@@ -74,11 +74,13 @@ def record(
         "tenant": verdict["tenant"],
         "shipped": verdict["shipped"],
         "reason": verdict["reason"],
-        "scores": {name: verdict[name] for name in SCORES},
+        "scores": {name: verdict[name] for name in SCORE_COLUMNS},
         "base": identity(settings) | {"dimensions": frozen.dimensions},
         "weights": weights,
         "data": data,
-        "learned": sorted({*tables.sql(LEARNED)["text"].to_pylist(), *(base.start.learned if base.start else ())}),
+        "learned": sorted(
+            {*tables.sql(TRAINING_TEXTS_SQL)["text"].to_pylist(), *(base.start.learned if base.start else ())}
+        ),
         "indexes": [_index(base, frozen, adapter, tables, source) for source in base.sources],
     }
     run.store.write(RECORD, json.dumps(facts, indent=1, ensure_ascii=False).encode())
@@ -113,7 +115,7 @@ def pooling(folder: Path) -> Facts:
     return {"pooling_mode": "mean"}
 
 
-def fingerprint(tables: Tables, names: Sequence[str] = DATA) -> str:
+def fingerprint(tables: Tables, names: Sequence[str] = DATA_TABLES) -> str:
     """Fingerprint of the rows that an adapter was trained on."""
     entries = []
     for name in names:
@@ -131,7 +133,7 @@ def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
     return digest.hexdigest()
 
 
-def weights_hash(store: Store, folder: str = FOLDER) -> str:
+def weights_hash(store: Store, folder: str = ENCODER_FOLDER) -> str:
     """Fingerprint of a folder by file names and contents."""
     files = sorted(store.sizes(folder, recursive=True))
     return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED_RECORD})
@@ -146,9 +148,11 @@ def _index(base: BaseEncoder, frozen: FrozenIndex, adapter: Adapter, tables: Tab
     """A run's texts: digest, a sample, and the results of probe queries."""
     texts = frozen.texts.filter(pc.equal(frozen.texts["index"], source.number))
     ids = source.own_ids(texts["text_id"])
-    spaced = pa.array(np.unique(np.linspace(0, len(ids) - 1, TEXTS).astype(np.int64)) if len(ids) else [], pa.int64())
+    spaced = pa.array(
+        np.unique(np.linspace(0, len(ids) - 1, N_PROBE_TEXTS).astype(np.int64)) if len(ids) else [], pa.int64()
+    )
     queries = tables.read("adaptation_queries", ["query_id", "index", "text"])
-    query_texts = queries.filter(pc.equal(queries["index"], source.number))["text"][:QUERIES].to_pylist()
+    query_texts = queries.filter(pc.equal(queries["index"], source.number))["text"][:N_PROBE_QUERIES].to_pylist()
     return {
         "run": source.run.store.url,
         "texts": len(ids),

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
-from darklode.pipeline.train.release.adapter import FOLDER as ENCODER
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.release.adapter import Adapter
 
-FOLDER = "onnx"
+ONNX_FOLDER = "onnx"
 GRAPH, TOKENIZER, RECORD = "model.onnx", "tokenizer.json", "about.json"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT = "vector"
@@ -30,7 +30,7 @@ OPSET = 18
 MAX_DIFFERENCE = 1e-4
 """Maximum absolute difference allowed between graph and model, both in float32."""
 
-READING = """\
+USAGE = """\
 from tokenizers import Tokenizer; from onnxruntime import InferenceSession
 Put about.json's `prompt` before each text, encode it by tokenizer.json, and give the graph its `inputs` as int64."""
 
@@ -53,7 +53,7 @@ def export(adapter: Adapter) -> float:
         raise MissingPart(f'ONNX export needs {" and ".join(missing)}: pip install "darklode[onnx]"')
     if adapter.light:
         raise DarklodeError(
-            f"{adapter.store.url} is a head without an encoder; ONNX export needs a folder with {ENCODER}/"
+            f"{adapter.store.url} is a head without an encoder; ONNX export needs a folder with {ENCODER_FOLDER}/"
         )
     model, texts = adapter.model.float().eval(), _probes(adapter)
     with tempfile.TemporaryDirectory(prefix="darklode-onnx-") as scratch:
@@ -61,19 +61,19 @@ def export(adapter: Adapter) -> float:
         prompt = model.prompts.get(model.default_prompt_name or "", "")
         _tokenizer(model).save(str(folder / TOKENIZER))
         inputs = _export_graph(model, [prompt + text for text in texts], folder / GRAPH)
-        about = {"prompt": prompt, "inputs": inputs, "output": OUTPUT, "how": READING}
+        about = {"prompt": prompt, "inputs": inputs, "output": OUTPUT, "how": USAGE}
         (folder / RECORD).write_text(json.dumps(about))
         difference = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
         if difference > MAX_DIFFERENCE:
             raise DarklodeError(
                 f"the ONNX graph gives other vectors than the model (by {difference:.1e}), so it is not exported"
             )
-        adapter.store.delete_folder(FOLDER)
+        adapter.store.delete_folder(ONNX_FOLDER)
         for path in sorted(folder.iterdir()):
             if path.name != RECORD:
-                adapter.store.write(f"{FOLDER}/{path.name}", path.read_bytes())
+                adapter.store.write(f"{ONNX_FOLDER}/{path.name}", path.read_bytes())
         record = json.dumps(about | {"difference": difference, "adapter": adapter.id}, indent=1, ensure_ascii=False)
-        adapter.store.write(f"{FOLDER}/{RECORD}", record.encode())
+        adapter.store.write(f"{ONNX_FOLDER}/{RECORD}", record.encode())
     return difference
 
 

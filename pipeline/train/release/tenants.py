@@ -17,19 +17,19 @@ from darklode.pipeline.base.types import Row
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.fit.stage import chosen
-from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD, RECORD, read_record
-from darklode.pipeline.train.release.identity import SCORES, fingerprint, record
-from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
+from darklode.pipeline.train.fit.stage import load_best_trial
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD_FILE, RECORD, read_record
+from darklode.pipeline.train.release.identity import SCORE_COLUMNS, fingerprint, record
+from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.fit.batched_training import BatchedTraining
 
-TENANTS = Stage("adapted_tenants", 2, (), (ADAPTED_TENANTS.name,))
+TENANTS_STAGE = Stage("adapted_tenants", 2, (), (ADAPTED_TENANTS.name,))
 
-BLOCK = 64
+TENANTS_PER_BLOCK = 64
 """Tenants per block: their rows and vectors are in memory together."""
 
 
@@ -70,29 +70,29 @@ def adapt_tenants(
     all_tenants = sorted({tenant_name for source in sources for tenant_name in source.tenants()})
     selected = sorted(set(tenants)) or all_tenants
     rows: list[Row] = []
-    for start in range(0, len(selected), BLOCK):
-        block = [job(tenant) for tenant in selected[start : start + BLOCK]]
+    for start in range(0, len(selected), TENANTS_PER_BLOCK):
+        block = [job(tenant) for tenant in selected[start : start + TENANTS_PER_BLOCK]]
 
         def report(done: int = start) -> None:
             output.progress(done, len(selected), "tenants")
 
-        rows += _block(block, report)
+        rows += _adapt_block(block, report)
     output.write(ADAPTED_TENANTS.name, pa.Table.from_pylist(rows, schema=ADAPTED_TENANTS.schema))
     shipped_rows = [row for row in rows if row["shipped"] is not None]
     dropped = {"rejected": len(rows) - len(shipped_rows)} if len(shipped_rows) < len(rows) else {}
-    output.count(FunnelStep(TENANTS.name, "tenants", len(rows), "adapters", len(shipped_rows), dropped))
+    output.count(FunnelStep(TENANTS_STAGE.name, "tenants", len(rows), "adapters", len(shipped_rows), dropped))
 
 
-def _block(jobs: Sequence[TenantJob], report: Callable[[], None]) -> Iterator[Row]:
+def _adapt_block(jobs: Sequence[TenantJob], report: Callable[[], None]) -> Iterator[Row]:
     from darklode.pipeline.train.fit.batched_training import BatchedTraining
 
     batched = BatchedTraining(len(jobs))
     with ThreadPoolExecutor(len(jobs)) as threads:
-        futures = [threads.submit(copy_context().run, _row, job, batched, report) for job in jobs]
+        futures = [threads.submit(copy_context().run, _tenant_row, job, batched, report) for job in jobs]
     return (future.result() for future in futures)
 
 
-def _row(job: TenantJob, batched: BatchedTraining, report: Callable[[], None]) -> Row:
+def _tenant_row(job: TenantJob, batched: BatchedTraining, report: Callable[[], None]) -> Row:
     """Make a tenant's folder if needed, and return its row."""
     about = {"tenant": job.tenant, "folder": tenant_folder(job.tenant)}
     with batched.working():
@@ -107,7 +107,7 @@ def _row(job: TenantJob, batched: BatchedTraining, report: Callable[[], None]) -
             return dict.fromkeys(ADAPTED_TENANTS.schema.names) | about | {"reason": str(error)}
     facts = read_record(job.run.store)
     facts_columns = {name: facts[name] for name in ("shipped", "reason", "data", "weights")}
-    return about | {"adapter": facts["id"]} | facts_columns | {name: facts["scores"][name] for name in SCORES}
+    return about | {"adapter": facts["id"]} | facts_columns | {name: facts["scores"][name] for name in SCORE_COLUMNS}
 
 
 def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
@@ -121,16 +121,16 @@ def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
     from darklode.pipeline.train.fit.method_registry import create_method
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
-    tables = run.tables(*VERDICT.reads[:3], "adapter_verdict")
+    tables = run.tables(*VERDICT_STAGE.reads[:3], "adapter_verdict")
     verdict = read_verdict(tables)
     files: dict[str, bytes] = {}
     if verdict["shipped"] == "adapted":
-        score, weights = chosen(tables)
+        score, weights = load_best_trial(tables)
         files = {
             f"{ADAPTER_FOLDER}/{name}": data
             for name, data in create_method(adapt, base).export_tensors(weights, score["share"]).items()
         }
-    if run.store.read(HEAD) != files.get(HEAD):
+    if run.store.read(HEAD_FILE) != files.get(HEAD_FILE):
         run.store.delete_folder(ADAPTER_FOLDER)
         for name, data in files.items():
             run.store.write(name, data)

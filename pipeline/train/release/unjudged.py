@@ -21,63 +21,66 @@ from darklode.pipeline.judge.factory import Judges, members
 from darklode.pipeline.judge.port import PAIRS, Judge
 from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_counts
 from darklode.pipeline.train.data.sources import TrainingSource, texts_of
-from darklode.pipeline.train.release.evaluation import LABELS, QUERIES
+from darklode.pipeline.train.release.evaluation import TEST_LABELS_SQL, TEST_QUERIES_SQL
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS, UNJUDGED_RESULTS, UNJUDGED_VERDICTS
 from darklode.schemas.tables import TABLES
 
-LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+LABELLED_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 WRITES = ("test_queries", "test_labels", UNJUDGED_VERDICTS.name, UNJUDGED_RESULTS.name)
-UNJUDGED_STAGE = Stage("unjudged_results", 3, (*LABELLED, "test_rankings"), WRITES)
-COMPARED_UNJUDGED = Stage("comparison_unjudged_results", 3, (*LABELLED, COMPARISON_LISTS.name), WRITES)
+UNJUDGED_STAGE = Stage("unjudged_results", 3, (*LABELLED_TABLES, "test_rankings"), WRITES)
+COMPARISON_UNJUDGED_STAGE = Stage("comparison_unjudged_results", 3, (*LABELLED_TABLES, COMPARISON_LISTS.name), WRITES)
 
 DEPTH = 10
 """Ranks to judge: the cutoff of the compared measure, nDCG@10."""
-BLOCK = 512
+PAIRS_PER_BLOCK = 512
 """Pairs judged and recorded together; after an interruption at most one block is judged again."""
 
 # Ordered by the best rank that any system gives a text, so that a budget that is spent early treats all systems alike.
-UNLABELLED = f"""
-    WITH found AS (
+UNLABELLED_TEXTS_SQL = f"""
+    WITH ranked_texts AS (
         SELECT tenant, query_id, text_id, min(rank) AS rank FROM {{lists}} WHERE rank <= {DEPTH}
         GROUP BY tenant, query_id, text_id
     )
     SELECT f.tenant, f.query_id, q.text AS query, f.text_id, f.rank, t.index,
            substr(sha256(q.text), 1, 32) AS query_hash
-    FROM found f ANTI JOIN adaptation_labels l USING (tenant, query_id, text_id)
+    FROM ranked_texts f ANTI JOIN adaptation_labels l USING (tenant, query_id, text_id)
     JOIN adaptation_queries q USING (tenant, query_id) JOIN adaptation_texts t USING (tenant, text_id)
     ORDER BY rank, f.query_id, f.text_id
 """
 
-ALL_LABELS = f"""
-    SELECT * FROM ({LABELS}) UNION ALL
-    SELECT tenant, query_id, text_id, CASE WHEN relevant THEN greatest(coalesce(grade, 1), 1) ELSE 0 END FROM said
-    WHERE relevant IS NOT NULL ORDER BY tenant, query_id, text_id
+# The queries below read `new_verdicts`, the rows of `unjudged_verdicts` that `judge_unjudged` registers.
+ALL_LABELS_SQL = f"""
+    SELECT * FROM ({TEST_LABELS_SQL}) UNION ALL
+    SELECT tenant, query_id, text_id, CASE WHEN relevant THEN greatest(coalesce(grade, 1), 1) ELSE 0 END
+    FROM new_verdicts WHERE relevant IS NOT NULL ORDER BY tenant, query_id, text_id
 """
 
 # A text that the judge finds relevant may be a training positive of another query. The test query then shares a
 # positive with training and is reported apart.
-ALL_QUERIES = f"""
-    WITH learned AS (
+ALL_QUERIES_SQL = f"""
+    WITH training_texts AS (
         SELECT DISTINCT content_hash FROM adaptation_labels JOIN adaptation_texts USING (tenant, text_id) WHERE learned
     ), shared AS (
-        SELECT DISTINCT query_id FROM said JOIN adaptation_texts USING (tenant, text_id)
-        SEMI JOIN learned USING (content_hash) WHERE relevant
+        SELECT DISTINCT query_id FROM new_verdicts JOIN adaptation_texts USING (tenant, text_id)
+        SEMI JOIN training_texts USING (content_hash) WHERE relevant
     )
     SELECT q.* REPLACE (shares_positive OR s.query_id IS NOT NULL AS shares_positive)
-    FROM ({QUERIES}) q LEFT JOIN shared s USING (query_id) ORDER BY tenant, query_id
+    FROM ({TEST_QUERIES_SQL}) q LEFT JOIN shared s USING (query_id) ORDER BY tenant, query_id
 """
 
-SIDES = f"""
+COVERAGE_SQL = f"""
     SELECT system, count(*) AS places, count(l.relevance) AS labelled, count(s.text_id) AS judged,
            count(*) FILTER (s.relevant) AS relevant
     FROM {{lists}} r LEFT JOIN adaptation_labels l USING (tenant, query_id, text_id)
-    LEFT JOIN (FROM said WHERE relevant IS NOT NULL) s USING (tenant, query_id, text_id)
+    LEFT JOIN (FROM new_verdicts WHERE relevant IS NOT NULL) s USING (tenant, query_id, text_id)
     WHERE r.rank <= {DEPTH} GROUP BY system ORDER BY system DESC
 """
 
-OF_A_JUDGE = "SELECT count(*) AS n FROM qrels WHERE ($tenant IS NULL OR tenant = $tenant) AND source = 'judge'"
+JUDGE_LABEL_COUNT_SQL = (
+    "SELECT count(*) AS n FROM qrels WHERE ($tenant IS NULL OR tenant = $tenant) AND source = 'judge'"
+)
 
-ORDER = ("query_id", "text_id")
+SORT_COLUMNS = ("query_id", "text_id")
 _FINGERPRINT_COLUMNS = ("query_id", "chunk_id", "query_hash", "chunk_hash")
 
 
@@ -108,7 +111,9 @@ class UnjudgedJudges:
             tenant: tenant whose labels are looked at; None: any tenant.
         """
         run_numbers = [
-            source.number for source, _ in self.runs if not source.mined and source.count(OF_A_JUDGE, tenant=tenant)
+            source.number
+            for source, _ in self.runs
+            if not source.mined and source.count(JUDGE_LABEL_COUNT_SQL, tenant=tenant)
         ]
         return sorted(run_numbers)
 
@@ -161,17 +166,17 @@ def judge_unjudged(
     Raises:
         ValueError: a judge broke its contract, see `check_replies`.
     """
-    unlabelled = tables.sql(UNLABELLED.format(lists=lists))
+    unlabelled = tables.sql(UNLABELLED_TEXTS_SQL.format(lists=lists))
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     judged_runs = judges.runs_by_judge(tenant) if budget else []
     judgeable = unlabelled.filter(pc.is_in(unlabelled["index"], pa.array(judged_runs, pa.int32())))
     verdicts = _judge_rows(judgeable.slice(0, budget), output, judges)
     with tables.connect() as connection:
-        connection.register("said", verdicts)
-        counts_sql = SIDES.format(lists=lists)
+        connection.register("new_verdicts", verdicts)
+        counts_sql = COVERAGE_SQL.format(lists=lists)
         for name, sql in (
-            ("test_queries", ALL_QUERIES),
-            ("test_labels", ALL_LABELS),
+            ("test_queries", ALL_QUERIES_SQL),
+            ("test_labels", ALL_LABELS_SQL),
             (UNJUDGED_RESULTS.name, counts_sql),
         ):
             output.write(name, connection.sql(sql).to_arrow_table().cast(TABLES[name].schema))
@@ -193,10 +198,12 @@ def _judge_rows(rows: pa.Table, output: Output, judges: UnjudgedJudges) -> pa.Ta
     judges_used: list[Judge] = []
     with JudgingSession(output, rows.num_rows) as session:
         for number in sorted(pc.unique(rows["index"]).to_pylist()):
-            run_rows = rows.filter(pc.equal(rows["index"], number)).sort_by([(name, "ascending") for name in ORDER])
+            run_rows = rows.filter(pc.equal(rows["index"], number)).sort_by(
+                [(name, "ascending") for name in SORT_COLUMNS]
+            )
             judges_used.append(judges.judge(number, run_rows["tenant"][0].as_py()))
-            for start in range(0, run_rows.num_rows, BLOCK):
-                block = _UnjudgedBlock(run_rows.slice(start, BLOCK), judges_used[-1], session, output)
+            for start in range(0, run_rows.num_rows, PAIRS_PER_BLOCK):
+                block = _UnjudgedBlock(run_rows.slice(start, PAIRS_PER_BLOCK), judges_used[-1], session, output)
                 verdict_tables.append(block.judge_block(f"{number}/{start}", judges.sources))
     output.facts |= judge_facts(judges_used)
     return pa.concat_tables(verdict_tables)
@@ -246,8 +253,8 @@ def _pairs(rows: pa.Table, sources: Iterable[TrainingSource]) -> pa.Table:
 
 # The figures that `format_unjudged` estimates from: the share of labelled texts in the base encoder's top ten, and the
 # number of test queries.
-BASE = """
-    SELECT value, (SELECT count(*) FROM adaptation_queries WHERE split = 'test') AS tests,
+BASE_COVERAGE_SQL = """
+    SELECT value, (SELECT count(*) FROM adaptation_queries WHERE split = 'test') AS n_test_queries,
            (SELECT min(tenant) FROM adaptation_queries) AS tenant
     FROM headroom WHERE system = 'base' AND measure = 'Judged@10'
 """
@@ -259,8 +266,8 @@ def format_unjudged(run: Run, judges: UnjudgedJudges, budget: int) -> str:
     The estimate takes the share of unlabelled texts in the base encoder's top ten of the validation queries, for two
     systems (base and adapted).
     """
-    row = run.tables("headroom", "adaptation_queries").sql(BASE).to_pylist()[0]
-    expected = min(budget, round(2 * DEPTH * (1 - row["value"]) * row["tests"]))
+    row = run.tables("headroom", "adaptation_queries").sql(BASE_COVERAGE_SQL).to_pylist()[0]
+    expected = min(budget, round(2 * DEPTH * (1 - row["value"]) * row["n_test_queries"]))
     if not expected or not judges.runs_by_judge(row["tenant"]):
         return ""
     limit = f"{budget:,} at most (adapt.unjudged_budget)"

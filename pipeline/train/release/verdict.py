@@ -14,25 +14,25 @@ from darklode.pipeline.base.types import Row
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, POWER, detectable_gain, is_above_zero, is_gain
 from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
 
-VERDICT = Stage(
+VERDICT_STAGE = Stage(
     "adapter_verdict",
     4,
     ("adaptation_queries", "adaptation_trials", "adapter_weights", "test_queries", "evaluation_pairs"),
     (ADAPTER_VERDICT.name,),
 )
 
-DECIDES = "own positive"
+DECIDING_PART = "own positive"
 """The deciding part of the test: queries of clusters that training does not contain, sharing none of its positives."""
 
 
-FACTS = """
+TEST_FACTS_SQL = """
     SELECT (SELECT min(tenant) FROM adaptation_queries) AS tenant,
            count(*) FILTER (NOT shares_positive AND coalesce(kind, 'unseen') = 'unseen') AS queries
     FROM test_queries
 """
 
 # A part that holds every counted query has no rows of its own.
-DIFFERENCE = """
+DECIDING_DIFFERENCE_SQL = """
     SELECT part, queries, clusters, difference, low, high, bounded_low, p, detectable FROM evaluation_pairs
     WHERE tenant IS NULL AND measure = 'nDCG@10' AND part IN ('own positive', 'counted')
     ORDER BY part DESC LIMIT 1
@@ -49,11 +49,11 @@ def decide_release(tables: Tables, output: Output) -> None:
         tables: `adaptation_queries`, `test_queries`, the trials and `evaluation_pairs`.
         output: `adapter_verdict`.
     """
-    from darklode.pipeline.train.fit.stage import best
+    from darklode.pipeline.train.fit.stage import best_trial
 
-    chosen = best(tables)
-    facts: Row = tables.sql(FACTS).to_pylist()[0]
-    difference: Row = tables.sql(DIFFERENCE).to_pylist()[0] if facts["queries"] else {}
+    chosen = best_trial(tables)
+    facts: Row = tables.sql(TEST_FACTS_SQL).to_pylist()[0]
+    difference: Row = tables.sql(DECIDING_DIFFERENCE_SQL).to_pylist()[0] if facts["queries"] else {}
     if difference and difference["detectable"] is not None:
         difference["detectable"] = detectable_gain(difference["detectable"] / POWER, difference["clusters"])
     why = _refusal_reason(chosen, facts) or _undecided_reason(difference)

@@ -37,19 +37,20 @@ def load_initial_head(adapter: Adapter, tenant: str, encoder: SentenceTransforme
         SettingsError: the method cannot start from a head, or the adapter's method differs.
         DoesNotFit: it belongs to another tenant or base.
     """
-    from darklode.pipeline.train.fit.heads import LAYERS, add_residual
+    from darklode.pipeline.train.fit.heads import N_LAYERS, add_residual
 
     require_head_method(method)
     if adapter.tenant != tenant:
         raise DoesNotFit(f"{adapter.store.url} belongs to the tenant {adapter.tenant}, not to {tenant}")
-    base_identity, theirs = identity(encoder), adapter.facts["base"]
-    other = [name for name in COMPARED_FACTS if base_identity[name] != theirs[name]]
+    base_identity, adapter_identity = identity(encoder), adapter.facts["base"]
+    other = [name for name in COMPARED_FACTS if base_identity[name] != adapter_identity[name]]
     if other:
         raise DoesNotFit(
-            f"{adapter.store.url} has another base: {other[0]} is {theirs[other[0]]}, not {base_identity[other[0]]}"
+            f"{adapter.store.url} has another base: {other[0]} is {adapter_identity[other[0]]}, "
+            f"not {base_identity[other[0]]}"
         )
     layers = adapter.layers if adapter.ships else []
-    if adapter.ships and len(layers) != LAYERS[method]:
+    if adapter.ships and len(layers) != N_LAYERS[method]:
         raise SettingsError(f"{adapter.store.url} is not a {method} head, so {method} cannot start from it")
     learned = adapter.facts.get("learned", [])
     return InitialHead(adapter.store.url, adapter.facts["weights"], add_residual(layers) if layers else None, learned)

@@ -18,7 +18,10 @@ from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswe
 from darklode.pipeline.validate.review.pairs import ReviewPair
 
 LOCK_SECONDS = 600.0
-"""Seconds for which a pair shown to one reviewer is locked for the others."""
+"""Seconds for which a pair shown to one reviewer is locked for the others.
+
+Shorter, two reviewers may label the same pair; longer, a pair of a reviewer who left waits for that time.
+"""
 
 
 class ReviewLocks:
@@ -51,6 +54,9 @@ class ReviewLocks:
 
 class ReviewSession:
     """State of a review, in memory and in the journal; thread-safe within one process.
+
+    Changes of the state hold `_changing`, for a short time. `Reviewer.writing` is held while an answer is written to
+    the journal, which may be slow, so that one reviewer's answers are stored in order without stopping the others.
 
     Args:
         rows: row of each pair by its name, in order of review.

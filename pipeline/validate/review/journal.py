@@ -16,7 +16,7 @@ from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.schemas.review_tables import REVIEWS
 
-FOLDER = "review/answers"
+ANSWERS_FOLDER = "review/answers"
 _READERS = 16  # files read at once: on S3 each is a request
 _NAME = re.compile(r"/(\d{20})-[0-9a-f]{32}\.json")
 
@@ -68,7 +68,7 @@ class AnswerJournal:
             self._last = max(time.time_ns(), self._last + 1)
             number = self._last
         record = asdict(answer) | {"answered_at": answer.answered_at.astimezone(UTC).isoformat()}
-        name = f"{FOLDER}/{number:020d}-{uuid4().hex}.json"
+        name = f"{ANSWERS_FOLDER}/{number:020d}-{uuid4().hex}.json"
         self._store.write(name, dump_checksummed(record))
 
     def read(self) -> list[ReviewAnswer]:
@@ -77,7 +77,7 @@ class AnswerJournal:
         Raises:
             ArtifactError: a file is invalid.
         """
-        names = sorted(name for name in self._store.sizes(FOLDER) if name.endswith(".json"))
+        names = sorted(name for name in self._store.sizes(ANSWERS_FOLDER) if name.endswith(".json"))
         numbers = [int(match[1]) for name in names if (match := _NAME.search(name))]
         with self._counting:
             self._last = max([self._last, *numbers])

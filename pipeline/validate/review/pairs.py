@@ -22,13 +22,13 @@ from darklode.pipeline.validate.review.journal import pair_name
 
 TABLES_READ = ("review_sample", "queries", "chunks", "documents")
 JUDGE_TABLE = "verdicts"
-_BUILT_ANEW = "the run was rebuilt since this review was started; restart the review"
+_REBUILT_MESSAGE = "the run was rebuilt since this review was started; restart the review"
 
-_PAIRS = """
+_REVIEW_PAIRS_SQL = """
     WITH sample AS (
-        SELECT *, min(position) OVER of_query AS first, count(*) OVER of_query AS query_pairs,
-               row_number() OVER (of_query ORDER BY position, chunk_id) AS query_pair
-        FROM review_sample WINDOW of_query AS (PARTITION BY tenant, query_id)
+        SELECT *, min(position) OVER query_window AS first, count(*) OVER query_window AS query_pairs,
+               row_number() OVER (query_window ORDER BY position, chunk_id) AS query_pair
+        FROM review_sample WINDOW query_window AS (PARTITION BY tenant, query_id)
     )
     SELECT s.tenant, s.query_id, s.chunk_id, s.shared,
            dense_rank() OVER (ORDER BY s.first, s.tenant, s.query_id) AS query_number, s.query_pair, s.query_pairs,
@@ -42,16 +42,18 @@ _PAIRS = """
     {verdicts}
     ORDER BY s.first, s.tenant, s.query_id, s.query_pair
 """
-_BLIND = "CAST(NULL AS BOOLEAN) AS relevant, CAST(NULL AS FLOAT) AS probability, CAST(NULL AS INTEGER) AS grade"
-_SHOWN = "v.relevant, v.probability, v.grade"
-_VERDICTS = """
+_NO_VERDICT_COLUMNS = (
+    "CAST(NULL AS BOOLEAN) AS relevant, CAST(NULL AS FLOAT) AS probability, CAST(NULL AS INTEGER) AS grade"
+)
+_VERDICT_COLUMNS = "v.relevant, v.probability, v.grade"
+_VERDICTS_JOIN = """
     LEFT JOIN (
         SELECT tenant, query_id, chunk_id, any_value(relevant) AS relevant, any_value(probability) AS probability,
                any_value(grade) AS grade
         FROM verdicts SEMI JOIN review_sample USING (tenant, query_id, chunk_id) GROUP BY ALL
     ) v ON v.tenant = s.tenant AND v.query_id = s.query_id AND v.chunk_id = s.chunk_id
 """
-_AROUND = f"""
+_NEIGHBORS_SQL = f"""
     SELECT c.position, c.heading, c.text, {BEGINS_FENCED_SQL} AS fenced
     FROM chunks c LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
     WHERE c.tenant = $tenant AND c.doc_id = $doc_id AND c.position IN ($place - 1, $place + 1)
@@ -116,7 +118,7 @@ class ReviewPairs:
     def __init__(self, pairs: pa.Table, connection: duckdb.DuckDBPyConnection) -> None:
         self._pairs = pairs.combine_chunks()
         self._connection = connection
-        self._busy = threading.Lock()
+        self._busy = threading.Lock()  # request threads share the connection, which is not thread-safe
         ids = zip(*(pairs[name].to_pylist() for name in ("tenant", "query_id", "chunk_id")), strict=True)
         self.rows = {pair_name(*pair_ids): row for row, pair_ids in enumerate(ids)}
         self.shared: NDArray[np.bool_] = pairs["shared"].to_numpy().astype(bool)
@@ -136,7 +138,7 @@ class ReviewPairs:
             ArtifactError: the run was rebuilt.
         """
         pair = self[row]
-        neighbor_rows = self._query_rows(_AROUND, tenant=pair.tenant, doc_id=pair.doc_id, place=pair.position)
+        neighbor_rows = self._query_rows(_NEIGHBORS_SQL, tenant=pair.tenant, doc_id=pair.doc_id, place=pair.position)
         chunk_by_position = {
             neighbor["position"]: Neighbour(neighbor["heading"], neighbor["text"], neighbor["fenced"])
             for neighbor in neighbor_rows
@@ -152,7 +154,7 @@ class ReviewPairs:
         pair = self[row]
         document_rows = self._query_rows(DOCUMENT_SQL, tenant=pair.tenant, doc_id=pair.doc_id, chunk_id=pair.chunk_id)
         if not document_rows:
-            raise ArtifactError(_BUILT_ANEW)
+            raise ArtifactError(_REBUILT_MESSAGE)
         return DocumentExcerpt.from_row(document_rows[0])
 
     def _query_rows(self, query: str, **parameters: object) -> list[dict[str, Any]]:
@@ -160,7 +162,7 @@ class ReviewPairs:
             with self._busy:
                 rows: list[dict[str, Any]] = self._connection.sql(query, params=parameters).to_arrow_table().to_pylist()
         except (duckdb.Error, OSError) as error:
-            raise ArtifactError(_BUILT_ANEW) from error
+            raise ArtifactError(_REBUILT_MESSAGE) from error
         return rows
 
 
@@ -175,9 +177,11 @@ def open_review_pairs(tables: Tables, *, show_judge: bool) -> Iterator[ReviewPai
     Raises:
         ArtifactError: the sample is empty, or has a query or chunk that the run no longer has.
     """
-    judge, verdicts = (_SHOWN, _VERDICTS) if show_judge else (_BLIND, "")
+    judge, verdicts = (_VERDICT_COLUMNS, _VERDICTS_JOIN) if show_judge else (_NO_VERDICT_COLUMNS, "")
     with tables.connect() as connection:
-        pairs = connection.sql(_PAIRS.format(judge=judge, verdicts=verdicts, fenced=BEGINS_FENCED_SQL)).to_arrow_table()
+        pairs = connection.sql(
+            _REVIEW_PAIRS_SQL.format(judge=judge, verdicts=verdicts, fenced=BEGINS_FENCED_SQL)
+        ).to_arrow_table()
         _check(pairs, tables.url)
         yield ReviewPairs(pairs, connection)
 

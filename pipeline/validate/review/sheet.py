@@ -14,10 +14,10 @@ from darklode.pipeline.validate.review.grades import Scale
 from darklode.pipeline.validate.review.journal import clean_rationale, pair_name
 from darklode.pipeline.validate.review.pairs import ReviewPair, ReviewPairs
 
-IDS = ("tenant", "query_id", "chunk_id")
-COLUMNS = (*IDS, "query", "title", "heading", "chunk", "relevance", "rationale")
+ID_COLUMNS = ("tenant", "query_id", "chunk_id")
+COLUMNS = (*ID_COLUMNS, "query", "title", "heading", "chunk", "relevance", "rationale")
 JUDGE_COLUMNS = ("judge", "probability")
-NAME = "pair"
+PAIR_COLUMN = "pair"
 SKIP = "skip"
 
 # First characters that make a spreadsheet run a cell as a formula; and the apostrophe, since importing removes one.
@@ -65,7 +65,7 @@ def export_sheet(path: Path, pairs: ReviewPairs, session: ReviewSession, reviewe
     try:
         with path.open("x", encoding="utf-8-sig", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow([*COLUMNS, *(JUDGE_COLUMNS if show_judge else ()), NAME])
+            writer.writerow([*COLUMNS, *(JUDGE_COLUMNS if show_judge else ()), PAIR_COLUMN])
             for row in rows:
                 writer.writerow(
                     map(_escape_formula, _cells(pairs[int(row)], session, reviewer, int(row), show_judge=show_judge))
@@ -134,7 +134,9 @@ def _parse_row(
     relevance_text = cells_by_name["relevance"].strip()
     if not relevance_text:
         return None
-    name = cells_by_name.get(NAME, "").strip() or pair_name(*(cells_by_name.get(column, "") for column in IDS))
+    name = cells_by_name.get(PAIR_COLUMN, "").strip() or pair_name(
+        *(cells_by_name.get(column, "") for column in ID_COLUMNS)
+    )
     if name not in pairs.rows:
         return RefusedRow(line, "no such pair in the sample (a spreadsheet may have changed its ids)")
     if relevance_text.casefold() == SKIP:
@@ -161,8 +163,10 @@ def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
                 line = reader.line_num
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}; save the sheet as CSV in UTF-8") from error
-    if "relevance" not in header or not (NAME in header or set(IDS) <= set(header)):
-        raise InputError(f"{path} needs the columns relevance and {NAME} (or {', '.join(IDS)}); it has {header}")
+    if "relevance" not in header or not (PAIR_COLUMN in header or set(ID_COLUMNS) <= set(header)):
+        raise InputError(
+            f"{path} needs the columns relevance and {PAIR_COLUMN} (or {', '.join(ID_COLUMNS)}); it has {header}"
+        )
     return header, rows
 
 

@@ -9,7 +9,7 @@ import pytest
 import typer
 import yaml
 
-from darklode.flows.commands.init import OFFERED, OFFERED_FOR_LOGS, settings_file
+from darklode.flows.commands.init import OFFERED_KEYS, OFFERED_LOG_KEYS, settings_file
 from darklode.flows.config import load_settings, read_project
 from darklode.schemas.settings import Settings
 from helpers.commands import DARKLODE, Call, Environment, built, run_command
@@ -68,7 +68,7 @@ def test_every_commented_setting_is_the_default(tmp_path: Path) -> None:
     every = tmp_path / "every.yaml"
     every.write_text(re.sub(r"^# ", "", body, flags=re.MULTILINE))
     assert load_settings(config=every).model_dump(exclude={"pool"}) == Settings().model_dump(exclude={"pool"})
-    told = [name for name in OFFERED + OFFERED_FOR_LOGS if f" {name.rpartition('.')[2]}: " not in body]
+    told = [name for name in OFFERED_KEYS + OFFERED_LOG_KEYS if f" {name.rpartition('.')[2]}: " not in body]
     assert not told
 
 

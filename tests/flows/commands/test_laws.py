@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from darklode.flows.cli import app
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.laws.fit_stage import FIT
+from darklode.pipeline.laws.fit_stage import FIT_STAGE
 
 
 def written(folder: Path) -> Path:
@@ -34,6 +34,6 @@ def test_a_file_becomes_verdicts_tables_and_a_page(tmp_path: Path) -> None:
     planted = {row["constant"]: row["value"] for row in rows if row["form"] == "size" and row["fitted_to"] == "all"}
     assert planted["beta"] == pytest.approx(0.5, abs=0.1)
     assert "contrastive_entropy | shuffled |  | no law" in (run.store.read("laws.md") or b"").decode()
-    before = run.manifest(FIT)
+    before = run.manifest(FIT_STAGE)
     assert CliRunner().invoke(app, ["laws", "fit", str(points), "--out", out]).exit_code == 0
-    assert run.manifest(FIT) == before  # nothing changed, nothing is fitted again
+    assert run.manifest(FIT_STAGE) == before  # nothing changed, nothing is fitted again

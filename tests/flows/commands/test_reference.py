@@ -4,7 +4,7 @@ from typing import Any
 import typer.main
 
 from darklode.flows.cli import app
-from darklode.flows.commands.reference import HEAD, PAGE
+from darklode.flows.commands.reference import PAGE, PAGE_HEAD
 from helpers.runs import REPOSITORY
 
 TEXT = (REPOSITORY / "docs" / PAGE).read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ SECTIONS = dict(re.findall(r"^##+ `(.+?)`\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE 
 
 def test_the_page_has_every_command_and_no_other() -> None:
     assert list(SECTIONS) == list(COMMANDS), ADVICE
-    assert TEXT.startswith(HEAD)
+    assert TEXT.startswith(PAGE_HEAD)
 
 
 def test_a_command_is_described_as_its_help_says() -> None:

@@ -60,7 +60,7 @@ def test_a_build_that_was_killed_gives_the_same_bytes(
 def test_codes_made_elsewhere_give_the_same_bytes(
     indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(shard, "BLOCK", 256)
+    monkeypatch.setattr(shard, "VECTORS_PER_BLOCK", 256)
     source, model = str(indexed / "vectors.parquet"), str(indexed / "model")
     settings = settings_in(indexed, kind=kind)
     build_index(source, model, str(tmp_path / "here"), settings)

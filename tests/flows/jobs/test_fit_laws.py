@@ -8,7 +8,7 @@ from darklode.flows.jobs.fit_laws import fit_laws, open_grid, seed_of
 from darklode.flows.runs import SETTINGS, output_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
-from darklode.pipeline.laws.points import POINTS
+from darklode.pipeline.laws.points import POINTS_STAGE
 from darklode.schemas.run_inputs import LawsInputs
 from helpers.runs import read
 
@@ -24,7 +24,7 @@ def test_a_file_goes_to_a_folder_which_can_be_fitted_again(tmp_path: Path) -> No
     assert [row["value"] for row in read(fit_laws(run.store.url), "law_points")] == [3, 2.9, 2.8]
     again = fit_laws(str(points), run.store.url)
     assert [row["value"] for row in read(again, "law_points")] == [3, 2.9, 3.1]
-    assert again.manifest(POINTS) is not None
+    assert again.manifest(POINTS_STAGE) is not None
 
 
 def test_a_file_needs_a_folder_and_a_folder_needs_points(tmp_path: Path) -> None:

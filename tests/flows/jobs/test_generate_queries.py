@@ -16,7 +16,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
 from darklode.pipeline.generate.port import query_table
-from darklode.pipeline.generate.realism import COVERED
+from darklode.pipeline.generate.realism import COVERAGE_MEASURE
 from darklode.pipeline.prepare.split import SPLIT
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
@@ -87,7 +87,7 @@ def test_the_report_tells_how_they_are_like_real_ones_and_what_nobody_reached(ro
         "generated-reached",
         "generated-never",
     ]
-    assert COVERED in [row["measure"] for row in rows_of(page, "generated-likeness")]
+    assert COVERAGE_MEASURE in [row["measure"] for row in rows_of(page, "generated-likeness")]
     (reached,) = rows_of(page, "generated-reached")
     never = int(reached["not covered"])
     assert never == int(reached["documents"]) - int(reached["covered by real queries"]) > 0

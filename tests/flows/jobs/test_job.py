@@ -8,7 +8,7 @@ from prefect import Flow
 
 from darklode.flows.config import load_settings
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
-from darklode.flows.jobs.registry import MODULES, job_of_kind, stages_of, steps_of, write_report_of
+from darklode.flows.jobs.registry import JOB_MODULES, job_of_kind, stages_of, steps_of, write_report_of
 from darklode.flows.prefect import orchestration
 from darklode.flows.runs import read_run, write_run
 from darklode.pipeline.base.artifacts import Run
@@ -61,10 +61,10 @@ def test_each_job_is_a_flow_unless_only_a_command_runs_it() -> None:
 
 
 def test_each_kind_has_the_job_with_its_inputs() -> None:
-    assert {kind: job_of_kind(kind).inputs and job_of_kind(kind).inputs.kind_name() for kind in MODULES} == {  # type: ignore[union-attr]
-        kind: kind for kind in MODULES
+    assert {kind: job_of_kind(kind).inputs and job_of_kind(kind).inputs.kind_name() for kind in JOB_MODULES} == {  # type: ignore[union-attr]
+        kind: kind for kind in JOB_MODULES
     }
-    assert {inputs.kind for inputs, *_ in FOLDERS} == set(MODULES)
+    assert {inputs.kind for inputs, *_ in FOLDERS} == set(JOB_MODULES)
 
 
 def test_report_sections_exist() -> None:

@@ -10,17 +10,17 @@ from typer.testing import CliRunner
 
 from darklode.flows.cli import app
 from darklode.flows.jobs.fit_laws import fit_laws
-from darklode.flows.jobs.plan_laws import BATCH, plan_laws
+from darklode.flows.jobs.plan_laws import NEXT_QUERIES_FILE, plan_laws
 from darklode.flows.jobs.registry import write_report_of
 from darklode.flows.runs import write_inputs, write_run
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.laws import fit_stage
-from darklode.pipeline.laws.grid_stage import GRID
+from darklode.pipeline.laws.grid_stage import GRID_STAGE
 from darklode.pipeline.laws.label_plan import PlanRequest
-from darklode.pipeline.laws.plan_stage import PLAN
-from darklode.pipeline.train.data.pairs import PAIRS
+from darklode.pipeline.laws.plan_stage import PLAN_STAGE
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.run_inputs import BenchmarkInputs, LawsInputs
 from darklode.schemas.settings import Settings
@@ -79,8 +79,8 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Run:
             {"name": "a", "parameters": 1e6, "texts": 7200, "texts_per_second": 2.0, "seconds": 1800.0}
         ]
 
-    execute(run, Stage(PAIRS.name, 1, (), ()), tenant)
-    execute(run, Stage(GRID.name, 1, (), GRID.writes), trained)
+    execute(run, Stage(PAIRS_STAGE.name, 1, (), ()), tenant)
+    execute(run, Stage(GRID_STAGE.name, 1, (), GRID_STAGE.writes), trained)
     return run
 
 
@@ -101,12 +101,12 @@ def test_a_budget_buys_labels_and_a_file_becomes_a_batch_that_build_reads(folder
     rows = {row["option"]: row for row in read(run, "law_plan")}
     assert rows["budget"]["amount"] == pytest.approx(500)
     assert rows["budget"]["gain"] == pytest.approx((300 / 1024) ** 0.5 - (300 / 1524) ** 0.5, abs=0.01)
-    with Path(run.store.path(BATCH)).open(newline="") as file:
+    with Path(run.store.path(NEXT_QUERIES_FILE)).open(newline="") as file:
         chosen = list(csv.DictReader(file))
     assert len(chosen) == 2
     assert chosen[0].keys() == {"query_id", "query", "tenant"}
-    before = run.manifest(PLAN)
-    assert plan_laws(folder, wanted, batch=2, queries=files).manifest(PLAN) == before
+    before = run.manifest(PLAN_STAGE)
+    assert plan_laws(folder, wanted, batch=2, queries=files).manifest(PLAN_STAGE) == before
 
 
 @pytest.mark.slow

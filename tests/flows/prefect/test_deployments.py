@@ -23,7 +23,7 @@ from darklode.flows.prefect.naming import artifact_key
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import cell
 from darklode.pipeline.report.operator import operator_page
-from darklode.pipeline.report.page import FILE, filled_sections, page
+from darklode.pipeline.report.page import REPORT_FILE, filled_sections, page
 from darklode.schemas.settings import Settings
 from helpers.commands import (
     DARKLODE,
@@ -295,7 +295,7 @@ def works_on(flow_run: str) -> bool:
 def operators(run: Run, settings: Settings) -> str:
     """The page that Prefect is to show of a run."""
     with opened(run, settings) as given:
-        assert run.store.read(FILE) == page(given)
+        assert run.store.read(REPORT_FILE) == page(given)
         return operator_page(run.store.url, given, list(filled_sections(given)))
 
 

@@ -8,7 +8,7 @@ import pytest
 from prefect.client.schemas.objects import State
 
 from darklode.flows.jobs.job import Job
-from darklode.flows.prefect.notifications import VARIABLE
+from darklode.flows.prefect.notifications import ADDRESS_VARIABLE
 from darklode.flows.prefect.orchestration import as_flow
 from darklode.pipeline.base.errors import DarklodeError, HeldBack, InputError
 from helpers.commands import Environment, server_of
@@ -72,7 +72,7 @@ def test_a_hook_that_fails_changes_nothing_and_is_not_named(
         taken.bind(("127.0.0.1", 0))
         hook.status = 500
         others = {"nobody": f"http://127.0.0.1:{taken.getsockname()[1]}/{SECRET}", "no address": f"ftp:{SECRET}"}
-        monkeypatch.setenv(VARIABLE, others.get(fault, "" if fault == "unset" else hook.address))
+        monkeypatch.setenv(ADDRESS_VARIABLE, others.get(fault, "" if fault == "unset" else hook.address))
         with caplog.at_level(logging.WARNING):
             state = ended(served, HeldBack("held back: 2026-03-11"))
     assert (state.name, state.message) == ("Held", "held back: 2026-03-11")

@@ -5,7 +5,7 @@ import logging
 import pyarrow as pa
 import pytest
 
-from darklode.flows.prefect.progress import UNITS, OnceReporter, SilentReporter, reporter, reporting, summary
+from darklode.flows.prefect.progress import ROW_UNITS, OnceReporter, SilentReporter, reporter, reporting, summary
 from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Part
 from darklode.schemas.tables import TABLES
 
@@ -79,7 +79,7 @@ def test_a_stage_in_one_line() -> None:
     assert summary(manifest(*steps, cleaned_queries=900)) == "12,000 queries → 900 clusters"
     assert summary(manifest(chunks=1234, rejects=1)) == "1,234 rows of chunks, 1 rows of rejects"
     assert summary(manifest(human_labels=12, calibration=0)) == "12 human labels"
-    assert set(UNITS) <= set(TABLES)
+    assert set(ROW_UNITS) <= set(TABLES)
     assert summary(manifest(calibration=0)) == "nothing to do"
 
 

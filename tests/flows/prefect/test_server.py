@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prefect.settings import PREFECT_API_URL
 
-from darklode.flows.prefect.server import COMMAND, ConfiguredServer, own_server
+from darklode.flows.prefect.server import SERVER_COMMAND, ConfiguredServer, own_server
 from darklode.pipeline.base.errors import MissingPart
 
 pytestmark = pytest.mark.server
@@ -68,7 +68,7 @@ def test_each_server_has_a_port_of_its_own() -> None:
 @pytest.mark.slow
 def test_a_server_that_cannot_start_says_why(home: Path) -> None:
     home.write_text("a file where Prefect wants its folder")
-    with own_server(COMMAND) as server, pytest.raises(MissingPart) as raised:
+    with own_server(SERVER_COMMAND) as server, pytest.raises(MissingPart) as raised:
         server.wait()
     assert "the temporary Prefect server ended with exit code " in str(raised.value)
     assert "set PREFECT_HOME to a writable folder, or PREFECT_API_URL to a server of yours" in str(raised.value)

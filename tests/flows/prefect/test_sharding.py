@@ -141,7 +141,7 @@ from darklode.pipeline.generate import generation
 from darklode.pipeline.mine.association import stage
 from darklode.pipeline.mine.term_weighting import port
 pairs.SHARD_QUERIES = stage.SHARD_QUERIES = port.SHARD_QUERIES = 64
-generation.AT_ONCE = 32
+generation.TEXTS_PER_UNIT = 32
 sys.argv = ["darklode", *sys.argv[1:]]
 sys.exit(cli.run_guarded())
 """
@@ -209,7 +209,7 @@ def test_queries_are_written_on_a_cluster_and_none_is_paid_for_twice(
 ) -> None:
     """A worker is killed after some dozens of replies."""
     source, out = build_to_adapt(tmp_path / "run").store.url, "s3://cluster/runs/generated"
-    monkeypatch.setattr(generation, "AT_ONCE", 32)
+    monkeypatch.setattr(generation, "TEXTS_PER_UNIT", 32)
     with Writes() as server:
         judge = {"kind": "llm", "model": server.model, "base_url": server.url, "max_concurrency": IN_FLIGHT}
         generate_queries(source, str(tmp_path / "here"), GENERATING | {"judge": judge})

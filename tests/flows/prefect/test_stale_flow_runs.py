@@ -21,7 +21,14 @@ from prefect.states import Completed, Running
 from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.deployments import ONE_AT_A_TIME
 from darklode.flows.prefect.orchestration import as_flow, run_stage
-from darklode.flows.prefect.stale_flow_runs import ENDING, LOCK, MAX_STARTS, MESSAGE, _hold_lock, mark_crashed
+from darklode.flows.prefect.stale_flow_runs import (
+    CLEANUP_LOCK_FILE,
+    KILLED_MESSAGE,
+    MAX_STARTS,
+    RUNNING_SUFFIX,
+    _hold_lock,
+    mark_crashed,
+)
 from darklode.pipeline.base.artifacts import key_of
 from helpers.commands import PREFECT, Environment, background, server_of, wait_for
 from helpers.processes import family, kill
@@ -41,13 +48,13 @@ def test_a_lock_that_nobody_holds_is_left_by_a_kill(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(
         "darklode.flows.prefect.stale_flow_runs._crash", lambda flow_run_id: ended.append(str(flow_run_id))
     )
-    dead, alive = (tmp_path / f"{number}0000000-0000-0000-0000-000000000000{ENDING}" for number in (1, 2))
+    dead, alive = (tmp_path / f"{number}0000000-0000-0000-0000-000000000000{RUNNING_SUFFIX}" for number in (1, 2))
     killed(HOLD_AND_DIE, str(dead))
     assert dead.exists()
     with _hold_lock(alive):
         mark_crashed(tmp_path)
         assert (ended, dead.exists(), alive.exists()) == ([dead.stem], False, True)
-    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+    assert [path.name for path in tmp_path.iterdir()] == [CLEANUP_LOCK_FILE]
     mark_crashed(tmp_path)
     assert len(ended) == 1
 
@@ -60,7 +67,7 @@ def test_guards_that_look_at_once_end_each_run_once(tmp_path: Path, monkeypatch:
         time.sleep(0.2)
 
     monkeypatch.setattr("darklode.flows.prefect.stale_flow_runs._crash", crash)
-    dead = [tmp_path / f"{number}0000000-0000-0000-0000-000000000000{ENDING}" for number in (1, 2)]
+    dead = [tmp_path / f"{number}0000000-0000-0000-0000-000000000000{RUNNING_SUFFIX}" for number in (1, 2)]
     for path in dead:
         path.touch()
     with ThreadPoolExecutor(2) as guards:
@@ -79,19 +86,19 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
     with server_of(served), get_client(sync_client=True) as client:
         assert trivial(return_state=True).message == "done"
         folder = Path(PREFECT_HOME.value()) / "darklode" / key_of(str(PREFECT_API_URL.value()))
-        assert list(folder.glob(f"*{ENDING}")) == []
+        assert list(folder.glob(f"*{RUNNING_SUFFIX}")) == []
         runs: list[FlowRun] = [client.create_flow_run(trivial, state=Running()) for _ in range(2)]
         tasks = [client.create_task_run(run_stage, run.id, "0", state=Running()) for run in runs]
         done = client.create_task_run(run_stage, runs[0].id, "1", state=Completed())
-        dead, alive = (folder / f"{run.id}{ENDING}" for run in runs)
-        unknown = folder / f"00000000-0000-0000-0000-000000000000{ENDING}"
+        dead, alive = (folder / f"{run.id}{RUNNING_SUFFIX}" for run in runs)
+        unknown = folder / f"00000000-0000-0000-0000-000000000000{RUNNING_SUFFIX}"
         for path in (dead, unknown):
             path.touch()
         with _hold_lock(alive):
             assert trivial(return_state=True).is_completed()
             states = [client.read_flow_run(run.id).state for run in runs]
             assert [state and (state.name, state.message) for state in states] == [
-                ("Crashed", MESSAGE),
+                ("Crashed", KILLED_MESSAGE),
                 ("Running", None),
             ]
             assert [client.read_task_run(task.id).state_name for task in (*tasks, done)] == [
@@ -99,7 +106,7 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
                 "Running",
                 "Completed",
             ]
-            assert list(folder.glob(f"*{ENDING}")) == [alive]
+            assert list(folder.glob(f"*{RUNNING_SUFFIX}")) == [alive]
 
 
 WAITING_FLOW = """
@@ -216,7 +223,7 @@ def test_a_run_that_is_killed_each_time_is_given_up(queue: Queue) -> None:
         found = list[StateType | None]()
         for _ in range(MAX_STARTS):
             client.set_flow_run_state(run, Running(), force=True)
-            (folder / f"{run}{ENDING}").touch()
+            (folder / f"{run}{RUNNING_SUFFIX}").touch()
             mark_crashed(folder)
             found += queue.states([run])
         assert found == [StateType.SCHEDULED, StateType.SCHEDULED, StateType.CRASHED]

@@ -4,7 +4,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from darklode.flows.web.guard import BODY_BYTES
+from darklode.flows.web.guard import MAX_BODY_BYTES
 from helpers.review_run import TOKEN, Page, ask
 
 
@@ -46,7 +46,7 @@ def test_every_reply_keeps_browsers_in(page: Page) -> None:
 def test_a_body_that_is_too_large_is_refused(page: Page) -> None:
     form = {"Content_Type": "application/x-www-form-urlencoded"}
     fields = urlencode({"pair": page.pairs[0].name, "answer": "1"}).encode()
-    rest = b"&rationale=" + b"x" * BODY_BYTES
+    rest = b"&rationale=" + b"x" * MAX_BODY_BYTES
     assert ask(page, "pair?reviewer=Ann", "POST", fields + rest, **form)[0] == 413
     assert ask(page, "pair?reviewer=Ann", "POST", iter([fields, rest]), **form)[0] == 413
     assert page.answers().num_rows == 0

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from darklode.flows.jobs.build_index import build_index
-from darklode.flows.web.guard import BODY_BYTES
+from darklode.flows.web.guard import MAX_BODY_BYTES
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.index.searcher import VectorSearcher
 from darklode.pipeline.train.release.adapter import Adapter
@@ -109,7 +109,7 @@ def test_bad_questions_are_told_why(page: Answering, body: bytes, reason: str) -
 
 
 def test_what_else_is_refused_is_json_for_scripts_and_a_page_for_people(page: Answering) -> None:
-    large = json.dumps({"query": "x" * BODY_BYTES}).encode()
+    large = json.dumps({"query": "x" * MAX_BODY_BYTES}).encode()
     for method, path, body, status in (("POST", "search", large, 413), ("GET", "search", None, 405)):
         told = ask(page, path, method, body)  # type: ignore[arg-type]
         assert told[0] == status

@@ -9,7 +9,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.browse.catalogue import Catalogue, open_catalogue
 from darklode.pipeline.browse.filtering import ListRequest, find_rows
-from darklode.pipeline.browse.lists import NEGATIVES, TRIPLET, lists_of
+from darklode.pipeline.browse.lists import MAX_NEGATIVES, TRIPLET, lists_of
 from darklode.schemas.tables import TABLES
 from helpers.browsing import ACME, asked
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS
@@ -89,7 +89,7 @@ def test_queries_with_and_without_an_answer(benchmark: Catalogue) -> None:
 
 def test_a_triplet_shows_its_first_negatives_and_where_all_are(benchmark: Catalogue) -> None:
     row = asked(benchmark, "triplets", tenant=ACME).rows[0]
-    assert [one["passage_id"] for one in row["negatives"]] == [CHUNK_IDS[1], CHUNK_IDS[3]][:NEGATIVES]
+    assert [one["passage_id"] for one in row["negatives"]] == [CHUNK_IDS[1], CHUNK_IDS[3]][:MAX_NEGATIVES]
     assert row["all_negatives"] == 2
     (one,) = find_rows(
         benchmark, TRIPLET, ListRequest.from_parameters(TRIPLET, {"tenant": ACME, "id": row["triplet_id"]})

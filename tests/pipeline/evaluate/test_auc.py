@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.auc import AUC, area, auc, rank_swap_p
-from darklode.pipeline.evaluate.pair_scores import SCORES, manual_scores
+from darklode.pipeline.evaluate.pair_scores import MANUAL_SCORES_STAGE, manual_scores
 from darklode.pipeline.evaluate.paired import ResamplingSettings
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
 from darklode.schemas.evaluation import EvaluateSettings
@@ -114,7 +114,11 @@ def measured(run: Run) -> None:
     """Score the pairs by BM25 and by one that sees nothing; measure both."""
     systems = {"bm25": Bm25Kind(), "blind": Bm25Kind(stemmer=None, k1=0.0, b=0.0)}
     names = {name: one.identity for name, one in systems.items()}
-    execute(run, SCORES, lambda tables, output: manual_scores(tables, output, systems=systems, identities=names))
+    execute(
+        run,
+        MANUAL_SCORES_STAGE,
+        lambda tables, output: manual_scores(tables, output, systems=systems, identities=names),
+    )
     given = EvaluateSettings(n_resamples=100)
     execute(run, AUC, lambda tables, output: auc(tables, output, given, systems=list(systems), seed=1))
 

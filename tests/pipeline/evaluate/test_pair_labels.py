@@ -9,7 +9,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError, TooManyRejects
-from darklode.pipeline.evaluate.pair_labels import MANUAL, manual_labels
+from darklode.pipeline.evaluate.pair_labels import MANUAL_LABELS_STAGE, manual_labels
 from darklode.schemas.settings import IngestSettings
 from helpers.runs import documents, execute, put, read
 
@@ -24,7 +24,11 @@ def read_from(folder: Path, file: Path, **settings: float) -> Run:
     run = Run(str(folder / "run"))
     put(run, "documents", documents(doc_id=["a.md", "b.md"], text=["the first text", "another"], title=["A", None]))
     given = IngestSettings(**settings)
-    execute(run, MANUAL, lambda tables, output: manual_labels(tables, output, given, file=str(file), text_characters=9))
+    execute(
+        run,
+        MANUAL_LABELS_STAGE,
+        lambda tables, output: manual_labels(tables, output, given, file=str(file), text_characters=9),
+    )
     return run
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.evaluate.test_queries import OF_A_BUILD, OF_A_LOG, of_a_build, of_a_log
+from darklode.pipeline.evaluate.test_queries import BUILD_STAGE, LOG_STAGE, of_a_build, of_a_log
 from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.schemas.tables import TABLES
 from helpers.evaluated import TENANTS, TOPICS, build_of
@@ -37,7 +37,7 @@ def test_a_build_without_positives_in_its_test_split_is_refused(tmp_path: Path) 
     put(run, "qrels", TABLES["qrels"].empty())
     execute(run, HELD_OUT.reading("queries", "qrels", "chunks"), held_out)
     with pytest.raises(ArtifactError, match="no test query with a positive"):
-        execute(run, OF_A_BUILD, of_a_build)
+        execute(run, BUILD_STAGE, of_a_build)
 
 
 def log_run(folder: Path) -> Run:
@@ -68,7 +68,7 @@ def log_run(folder: Path) -> Run:
 
 def test_a_log_gives_the_later_periods_queries_and_the_pools_documents_as_triplets_show_them(tmp_path: Path) -> None:
     run = log_run(tmp_path / "run")
-    execute(run, OF_A_LOG, lambda tables, output: of_a_log(tables, output, text_characters=4))
+    execute(run, LOG_STAGE, lambda tables, output: of_a_log(tables, output, text_characters=4))
     rows = [tuple(row.values()) for row in read(run, "test_queries")]
     assert rows == [
         ("default", "q1", "text of q1", "q0", "unseen", False),
@@ -85,4 +85,4 @@ def test_a_log_without_a_later_period_is_refused(tmp_path: Path) -> None:
     run = log_run(tmp_path / "run")
     put(run, "mined_test", TABLES["mined_test"].empty())
     with pytest.raises(ArtifactError, match="--test-from"):
-        execute(run, OF_A_LOG, lambda tables, output: of_a_log(tables, output, text_characters=4))
+        execute(run, LOG_STAGE, lambda tables, output: of_a_log(tables, output, text_characters=4))

@@ -27,7 +27,7 @@ def blocks(
     connection.register("triplets", pa.concat_tables(tables))
     found = []
     for split in group_triplets(connection):
-        rows = connection.sql("FROM grouped ORDER BY tenant, query_id").to_arrow_table().to_pylist()
+        rows = connection.sql("FROM grouped_queries ORDER BY tenant, query_id").to_arrow_table().to_pylist()
         ids = {
             (row["tenant"], row["query_id"]): tuple(
                 [one["id"] for one in row[side]] for side in ("positives", "negatives")
@@ -47,7 +47,7 @@ def test_a_querys_positives_come_together_and_are_none_of_its_negatives(connecti
 
 def test_a_negative_of_several_triplets_counts_once_with_its_best_score(connection: duckdb.DuckDBPyConnection) -> None:
     blocks(connection, triplet_rows([("q", "a", ["x", "y"]), ("q", "b", ["y", "x"])]))
-    ((negatives,),) = connection.sql("SELECT negatives FROM grouped").fetchall()
+    ((negatives,),) = connection.sql("SELECT negatives FROM grouped_queries").fetchall()
     assert [(one["id"], pytest.approx(one["score"])) for one in negatives] == [("x", 0.9), ("y", 0.9)]
 
 
@@ -61,7 +61,7 @@ def test_tenants_with_the_same_ids_stay_apart(connection: duckdb.DuckDBPyConnect
 def test_blocks_hold_whole_queries_of_one_split(
     connection: duckdb.DuckDBPyConnection, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK", size)
+    monkeypatch.setattr(module, "BYTES_PER_BLOCK", size)
     given: list[Given] = [(f"q{n % 4}", f"p{n}", [f"n{n}"]) for n in range(12)]
     made = blocks(connection, triplet_rows(given), triplet_rows(given, split="validation"))
     assert sorted({split for split, _, _ in made}) == ["train", "validation"]

@@ -6,12 +6,14 @@ import duckdb
 import pytest
 
 from darklode.pipeline.export.engines import ENGINES
-from darklode.pipeline.export.vector_engine import LINE
+from darklode.pipeline.export.vector_engine import POINT_COLUMNS
 
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_point_is_json_of_the_shared_columns(name: str) -> None:
-    columns = ", ".join(f"{'[1.0]' if column == 'vector' else repr('x')} AS {column}" for column in LINE.split(", "))
+    columns = ", ".join(
+        f"{'[1.0]' if column == 'vector' else repr('x')} AS {column}" for column in POINT_COLUMNS.split(", ")
+    )
     (line,) = (
         duckdb.connect().sql(f"SELECT CAST({ENGINES[name].line} AS VARCHAR) FROM (SELECT {columns})").fetchall()[0]
     )

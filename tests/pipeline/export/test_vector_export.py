@@ -45,7 +45,7 @@ def loaded(folder: Path) -> Any:
 def test_qdrant_gives_back_the_vectors_and_finds_what_an_exact_search_finds(
     indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_export, "BYTES", 1 << 18)
+    monkeypatch.setattr(vector_export, "BYTES_PER_FILE", 1 << 18)
     files = export_index(str(indexed / "index"), "qdrant", tmp_path / "out", None, None)
     assert len(files) > 4
     with warnings.catch_warnings():
@@ -96,7 +96,7 @@ def test_the_same_vectors_give_the_same_bytes_whatever_the_blocks(
         again = export_index(str(indexed / "index"), engine, tmp_path / f"{engine} again", None, None)
         assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
         with monkeypatch.context() as patch:
-            patch.setattr(vector_export, "BLOCK", 100)
+            patch.setattr(vector_export, "TEXTS_PER_BLOCK", 100)
             small = export_index(str(indexed / "index"), engine, tmp_path / f"{engine} small", None, None)
         assert len(small) == len(first) + 14
     whole, parts = (list(bulk(tmp_path / name)) for name in ("opensearch", "opensearch small"))
@@ -109,7 +109,7 @@ def test_texts_from_outside_are_data(tmp_path: Path) -> None:
 
         def text_tables(self) -> Iterator[pa.Table]:
             said = ['"}\n{"index": {}}', "\t\x01\u2028ünd 'x'"]
-            yield pa.table(dict.fromkeys(vector_export.TEXT_COLUMNS.names, said), schema=vector_export.TEXT_COLUMNS)
+            yield pa.table(dict.fromkeys(vector_export.TEXT_SCHEMA.names, said), schema=vector_export.TEXT_SCHEMA)
 
     class Vectors:
         class encoder:  # noqa: N801

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Stage
 from darklode.pipeline.generate.card import card, summary_sentence
-from darklode.pipeline.generate.outcomes import OUTCOME
+from darklode.pipeline.generate.outcomes import OUTCOME_STAGE
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.runs import put
@@ -33,7 +33,7 @@ def made(folder: Path) -> Run:
     def outcome(_tables: object, output: object) -> None:
         output.write("generated_queries", pa.Table.from_pylist(rows, TABLES["generated_queries"].schema))  # type: ignore[attr-defined]
 
-    run.execute(run.plan(Stage(OUTCOME.name, 1, (), OUTCOME.writes), {}), outcome)
+    run.execute(run.plan(Stage(OUTCOME_STAGE.name, 1, (), OUTCOME_STAGE.writes), {}), outcome)
     return run
 
 

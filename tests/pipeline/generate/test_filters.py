@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.generate.filters import FILTER_GENERATED, copied_share, filter_generated
+from darklode.pipeline.generate.filters import FILTER_STAGE, copied_share, filter_generated
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import documents, execute, put, read
@@ -40,7 +40,7 @@ def sieved(folder: Path, queries: Mapping[str, str | None], *, copies: bool = Fa
     put(run, "documents", documents(doc_id=["d"], text=[TEXT]))
     execute(
         run,
-        FILTER_GENERATED,
+        FILTER_STAGE,
         lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=copies),
     )
     return run

@@ -10,9 +10,9 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.generate import generation
-from darklode.pipeline.generate.generation import WRITE, write_queries
+from darklode.pipeline.generate.generation import WRITE_STAGE, write_queries
 from darklode.pipeline.generate.port import QueryWriter, query_table
-from darklode.pipeline.generate.source_texts import TEXTS, sample_texts
+from darklode.pipeline.generate.source_texts import TEXTS_STAGE, sample_texts
 from darklode.pipeline.train.data.sources import TrainingSource
 from helpers.adapted import SIDES, TENANT, build_to_adapt
 from helpers.elsewhere import Elsewhere
@@ -42,15 +42,15 @@ class Recorder(QueryWriter):
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A folder with texts to write for."""
-    monkeypatch.setattr(generation, "AT_ONCE", 8)
+    monkeypatch.setattr(generation, "TEXTS_PER_UNIT", 8)
     source = TrainingSource(build_to_adapt(tmp_path / "run"), 0, mined=False, text_characters=100)
     found = Run(str(tmp_path / "out"))
-    execute(found, TEXTS, lambda _, output: sample_texts(source, output, max_texts=20, seed=13))
+    execute(found, TEXTS_STAGE, lambda _, output: sample_texts(source, output, max_texts=20, seed=13))
     return found
 
 
 def written(run: Run, writer: QueryWriter, spread: Spread = here) -> list[dict[str, object]]:
-    execute(run, WRITE, lambda tables, output: write_queries(tables, output, writer, spread, seed=13))
+    execute(run, WRITE_STAGE, lambda tables, output: write_queries(tables, output, writer, spread, seed=13))
     return read(run, "written_queries")
 
 
@@ -74,7 +74,7 @@ def test_a_killed_writing_goes_on_with_the_next_unit(run: Run) -> None:
 
 def test_what_waits_by_another_version_of_the_stage_is_not_taken(run: Run) -> None:
     waited = []
-    for stage in (WRITE, replace(WRITE, version=WRITE.version + 1)):
+    for stage in (WRITE_STAGE, replace(WRITE_STAGE, version=WRITE_STAGE.version + 1)):
         elsewhere = Elsewhere(run.store, 4)
         execute(run, stage, lambda tables, output: write_queries(tables, output, Recorder(), elsewhere, seed=13))  # noqa: B023
         waited += elsewhere.waited

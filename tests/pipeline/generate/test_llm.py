@@ -17,11 +17,11 @@ from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.remote import client
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.generate import generation
-from darklode.pipeline.generate.filters import FILTER_GENERATED, filter_generated
-from darklode.pipeline.generate.generation import WRITE, write_queries
+from darklode.pipeline.generate.filters import FILTER_STAGE, filter_generated
+from darklode.pipeline.generate.generation import WRITE_STAGE, write_queries
 from darklode.pipeline.generate.llm import LlmWriter, query_in, self_contained_in
 from darklode.pipeline.generate.llm_settings import LlmWriterSettings
-from darklode.pipeline.generate.port import ASKED
+from darklode.pipeline.generate.port import INPUT_SCHEMA
 from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import TABLES
@@ -61,7 +61,7 @@ def asked(*texts: str) -> pa.Table:
         {"tenant": "t", "chunk_id": text, "title": None, "heading": None, "text": text, "draw": number}
         for number, text in enumerate(texts)
     ]
-    return pa.Table.from_pylist(rows, schema=ASKED)
+    return pa.Table.from_pylist(rows, schema=INPUT_SCHEMA)
 
 
 def written(one: LlmWriter, *texts: str) -> list[tuple[str | None, bool | None]]:
@@ -164,10 +164,12 @@ def test_an_answer_in_another_language_is_sieved(tmp_path: Path) -> None:
     said = {texts[0]: ['{"query": "wann erneuert das Portal mein Zertifikat"}']}
     said |= {texts[1]: ['{"query": "which port does the firewall block"}']}
     with FakeWriter(replies=said) as server:
-        execute(run, WRITE, lambda tables, output: write_queries(tables, output, writer(server, tmp_path), seed=1))
+        execute(
+            run, WRITE_STAGE, lambda tables, output: write_queries(tables, output, writer(server, tmp_path), seed=1)
+        )
     execute(
         run,
-        FILTER_GENERATED,
+        FILTER_STAGE,
         lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=False),
     )
     written_ = {row["query_id"]: row["text"] for row in read(run, "written_queries")}
@@ -199,7 +201,7 @@ def test_replies_are_read() -> None:
 @pytest.fixture
 def many(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Texts of two tenants, in blocks of eight."""
-    monkeypatch.setattr(generation, "AT_ONCE", 8)
+    monkeypatch.setattr(generation, "TEXTS_PER_UNIT", 8)
     about = {"doc_id": "d", "position": 0, "start": 0, "end": 1, "title": None, "heading": None, "reached": False}
     rows = [
         about | {"tenant": one, "chunk_id": f"{one}{n:02}", "text": f"{one}{n} text", "content_hash": f"{n:032}"}
@@ -213,7 +215,7 @@ def many(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def written_of(run: Run, by: LlmWriter, spread: Spread = here) -> list[dict[str, object]]:
-    execute(run, WRITE, lambda tables, output: write_queries(tables, output, by, spread, seed=1))
+    execute(run, WRITE_STAGE, lambda tables, output: write_queries(tables, output, by, spread, seed=1))
     return read(run, "written_queries")
 
 

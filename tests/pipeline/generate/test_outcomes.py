@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.generate.outcomes import OUTCOME, write_outcome
-from darklode.pipeline.generate.realism import COVERED
-from darklode.pipeline.generate.round_trip import ROUND_TRIP, round_trip
+from darklode.pipeline.generate.outcomes import OUTCOME_STAGE, write_outcome
+from darklode.pipeline.generate.realism import COVERAGE_MEASURE
+from darklode.pipeline.generate.round_trip import ROUND_TRIP_STAGE, round_trip
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
 
@@ -40,7 +40,7 @@ def run(tmp_path: Path) -> Run:
         for name, rank in (("bm25", 40), ("dense", 5 if one != "lost" else 30))
     ]
     given("rankings", ranked)
-    execute(run, ROUND_TRIP, lambda tables, output: round_trip(tables, output, depth=20))
+    execute(run, ROUND_TRIP_STAGE, lambda tables, output: round_trip(tables, output, depth=20))
     said = {"refused": False, "unlikely": True, "silent": None, "kept": True}
     verdict = {"tenant": "t", "judge_id": "j"}
     given(
@@ -52,7 +52,9 @@ def run(tmp_path: Path) -> Run:
         "negative_ids": [], "negatives": [], "negative_scores": [], "source": "generated", "split": "train",
     }  # fmt: skip
     given("triplets", [triplet])
-    execute(run, OUTCOME, lambda tables, output: write_outcome(tables, output, source="ict", generator_id="g", seed=1))
+    execute(
+        run, OUTCOME_STAGE, lambda tables, output: write_outcome(tables, output, source="ict", generator_id="g", seed=1)
+    )
     return run
 
 
@@ -74,11 +76,11 @@ def test_what_is_kept_is_held_against_real_queries(run: Run) -> None:
     assert [row["covered"] for row in read(run, "generation_clusters")] == [True, True]
     check = {row["measure"]: (row["real"], row["generated"]) for row in read(run, "generation_check")}
     assert check["queries"] == (2.0, 1.0)
-    assert check[COVERED] == (1.0, 1.0)
+    assert check[COVERAGE_MEASURE] == (1.0, 1.0)
 
 
 def test_what_the_sieve_let_pass_and_is_not_kept_is_a_reject(run: Run) -> None:
-    found = {row["id"]: row["reason"] for row in read(run, "rejects") if row["stage"] == OUTCOME.name}
+    found = {row["id"]: row["reason"] for row in read(run, "rejects") if row["stage"] == OUTCOME_STAGE.name}
     assert found == {
         "lost": "its own text is not retrieved",
         "refused": "judged not relevant",

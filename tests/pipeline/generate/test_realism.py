@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.generate.realism import (
-    COVERED,
-    DISCRIMINATION,
+    COVERAGE_MEASURE,
+    DISCRIMINATION_MEASURE,
     cluster_coverage,
     compare_queries,
     discrimination_auc,
@@ -31,7 +31,7 @@ def test_lengths_and_questions_are_compared() -> None:
     assert found["queries"] == (2.0, 2.0)
     assert found["words, percentile 50"] == (2.0, 3.5)
     assert found["share of questions (how, what, …, ?)"] == (0.5, 0.5)
-    assert found[DISCRIMINATION] == (None, None)
+    assert found[DISCRIMINATION_MEASURE] == (None, None)
     nothing = compare_queries(pa.chunked_array([["a b"]]), pa.chunked_array([pa.array([], pa.string())]), 1)
     assert nothing[1]["generated"] is None
 
@@ -63,7 +63,7 @@ def test_a_cluster_is_covered_by_a_query_as_near_as_other_clusters_are() -> None
     assert usual is not None
     assert 0 < usual < 1
     (row,) = shares(rows, usual)
-    assert row == {"measure": COVERED, "real": usual, "generated": 0.2}
+    assert row == {"measure": COVERAGE_MEASURE, "real": usual, "generated": 0.2}
 
 
 def test_without_queries_nothing_is_covered_and_nothing_is_near() -> None:
@@ -75,7 +75,7 @@ def test_with_one_cluster_or_none_nobody_knows_what_is_near() -> None:
     rows, usual = cluster_coverage(real(password=["reset my password"]), made("reset my password"), 1)
     assert usual is None
     assert [row["covered"] for row in rows.to_pylist()] == [None]
-    assert shares(rows, usual) == [{"measure": COVERED, "real": None, "generated": None}]
+    assert shares(rows, usual) == [{"measure": COVERAGE_MEASURE, "real": None, "generated": None}]
     none, usual = cluster_coverage(REAL.slice(0, 0), made("a"), 1)
     assert (none.num_rows, usual) == (0, None)
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.generate.round_trip import ROUND_TRIP, round_trip
+from darklode.pipeline.generate.round_trip import ROUND_TRIP_STAGE, round_trip
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
 
@@ -33,7 +33,7 @@ def test_the_pool_is_each_query_with_its_own_text(tmp_path: Path, depth: int, ke
         for name, rank in zip(("bm25", "dense"), ranks, strict=True)
     ]  # fmt: skip
     put(run, "rankings", pa.Table.from_pylist(ranked, TABLES["rankings"].schema))
-    manifest = execute(run, ROUND_TRIP, lambda tables, output: round_trip(tables, output, depth=depth))
+    manifest = execute(run, ROUND_TRIP_STAGE, lambda tables, output: round_trip(tables, output, depth=depth))
     rows = read(run, "pool") if kept else []
     assert [(row["query_id"], row["chunk_id"]) for row in rows] == [(one, "c") for one in kept]
     assert sum(manifest.funnel[0].dropped.values()) == len(RANKS) - len(kept)

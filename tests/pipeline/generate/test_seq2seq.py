@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGene
 
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.generate.kinds.t5 import T5Kind
-from darklode.pipeline.generate.port import ASKED
+from darklode.pipeline.generate.port import INPUT_SCHEMA
 from darklode.pipeline.generate.seq2seq import Seq2SeqWriter
 from darklode.schemas.settings import Settings
 
@@ -49,7 +49,7 @@ def written(settings: T5Kind, first: int = 0, count: int = 5) -> list[str | None
         for n in range(count)
     ]
     writer = settings.writer(Settings())
-    found: list[str | None] = writer.write(pa.Table.from_pylist(rows, schema=ASKED), [], lambda _done: None)[
+    found: list[str | None] = writer.write(pa.Table.from_pylist(rows, schema=INPUT_SCHEMA), [], lambda _done: None)[
         "text"
     ].to_pylist()
     return found

@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.generate.source_texts import TEXTS, sample_texts
+from darklode.pipeline.generate.source_texts import TEXTS_STAGE, sample_texts
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.tables import TABLES
 from helpers.adapted import TENANT, build_to_adapt
@@ -35,7 +35,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> TrainingSource:
 
 def chosen(folder: Path, source: TrainingSource, most: int, seed: int = 13) -> list[dict[str, object]]:
     run = Run(str(folder))
-    execute(run, TEXTS, lambda _, output: sample_texts(source, output, max_texts=most, seed=seed))
+    execute(run, TEXTS_STAGE, lambda _, output: sample_texts(source, output, max_texts=most, seed=seed))
     return read(run, "generation_texts")
 
 

@@ -12,7 +12,7 @@ from darklode.flows import open_systems
 from darklode.flows.runs import update_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit
-from darklode.pipeline.index.build import BUILD
+from darklode.pipeline.index.build import INDEX_STAGE
 from darklode.pipeline.index.check import require_same
 from darklode.pipeline.index.faiss_io import from_bytes, one_thread, to_bytes
 from darklode.schemas.serving_tables import INDEX_FILES
@@ -86,6 +86,6 @@ def test_an_index_that_finds_other_texts_is_noticed(folder: Path) -> None:
     rows = run.tables("index_files").read("index_files").to_pylist()
     rows[0] |= {"sha256": sha256(data).hexdigest(), "bytes": len(data)}
     table = pa.Table.from_pylist(rows, INDEX_FILES.schema)
-    run.execute(run.plan(BUILD, {}), lambda _, output: output.write("index_files", table))
+    run.execute(run.plan(INDEX_STAGE, {}), lambda _, output: output.write("index_files", table))
     recorded(folder, files=rows)
     assert refused(folder).startswith("first ten: unchanged for 0 of 16 recorded queries")

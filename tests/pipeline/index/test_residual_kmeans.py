@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.index import residual_kmeans
-from darklode.pipeline.index.faiss_io import POINTS
+from darklode.pipeline.index.faiss_io import MIN_POINTS_PER_CENTROID
 from darklode.schemas.serving import SemanticIdSettings
 from helpers.indexed import clustered
 
@@ -29,7 +29,9 @@ def test_the_same_sample_and_seed_give_the_same_centres() -> None:
     assert names[0] == names[1] != names[2]
 
 
-@pytest.mark.parametrize(("texts", "codes"), [(POINTS * 4 + 1, 4), (POINTS - 1, 1), (1, 1)])
+@pytest.mark.parametrize(
+    ("texts", "codes"), [(MIN_POINTS_PER_CENTROID * 4 + 1, 4), (MIN_POINTS_PER_CENTROID - 1, 1), (1, 1)]
+)
 def test_a_level_has_fewer_codes_where_texts_are_few(texts: int, codes: int) -> None:
     books = residual_kmeans.fit_codebooks(clustered(texts), SETTINGS, 0)
     assert [len(centres) for centres in books] == [codes] * 3

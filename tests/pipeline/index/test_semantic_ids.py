@@ -7,7 +7,7 @@ import numpy as np
 from darklode.flows.jobs.build_index import update_index
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.index import residual_kmeans
-from darklode.pipeline.index.semantic_ids import ADDED_ERROR, IDS, _disambiguate
+from darklode.pipeline.index.semantic_ids import ADDED_ERROR_FACT, SEMANTIC_IDS_STAGE, _disambiguate
 from helpers.indexed import IDS as TEXTS
 from helpers.indexed import clustered, copied, put_vectors
 from helpers.runs import read
@@ -40,9 +40,9 @@ def test_an_update_gives_ids_to_what_came_and_leaves_the_others(indexed: Path, t
     assert [after[f"x{one}"]["codes"] for one in range(3)] == [before[TEXTS[20 + one]]["codes"] for one in range(3)]
     assert after[TEXTS[10]]["codes"] == before[TEXTS[700]]["codes"]
     assert len({(*row["codes"], row["disambiguation"]) for row in after.values()}) == len(after)  # type: ignore[misc]
-    manifest = run.manifest(IDS)
+    manifest = run.manifest(SEMANTIC_IDS_STAGE)
     assert manifest is not None
-    assert manifest.facts[ADDED_ERROR] > 0
+    assert manifest.facts[ADDED_ERROR_FACT] > 0
 
 
 def test_what_came_is_numbered_after_what_is_known() -> None:

@@ -88,7 +88,7 @@ def test_rows_of_other_lengths_are_refused_where_all_together_have_the_right_num
 
 
 def test_all_batches_have_vectors_of_one_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given, "BLOCK", 32)  # as `iter_batches` is told
+    monkeypatch.setattr(given, "VECTORS_PER_BLOCK", 32)  # as `iter_batches` is told
     vectors = clustered(64).astype(float).tolist()
     put_lists(tmp_path / "v.parquet", [*vectors[:32], *(one[:30] for one in vectors[32:])])
     with pytest.raises(

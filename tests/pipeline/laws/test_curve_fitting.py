@@ -7,7 +7,7 @@ from scipy.stats import laplace
 
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws.curve_fitting import HUBER, fit, huber
-from darklode.pipeline.laws.functional_forms import JOINT, PARAMETERS, SIZE, STARTED, FunctionalForm, LawPoints
+from darklode.pipeline.laws.functional_forms import JOINT, PARAMETERS, SIZE, SIZE_WITH_OFFSET, FunctionalForm, LawPoints
 
 SIZES = 2.0 ** np.arange(7, 14)
 
@@ -26,7 +26,7 @@ def grid() -> tuple[Doubles, Doubles]:
     [
         (SIZE, [600, 0.4, 0.8], (600 / SIZES) ** 0.4 + 0.8),
         (SIZE, [2.37e-2, 0.19, 0.01], (2.37e-2 / SIZES) ** 0.19 + 0.01),  # the paper's Table 2, MS MARCO
-        (STARTED, [600, 0.7, 900, 0.8], (600 / (SIZES + 900)) ** 0.7 + 0.8),
+        (SIZE_WITH_OFFSET, [600, 0.7, 900, 0.8], (600 / (SIZES + 900)) ** 0.7 + 0.8),
     ],
 )
 def test_exact_points_give_the_planted_constants(form: FunctionalForm, planted: list[float], value: Doubles) -> None:

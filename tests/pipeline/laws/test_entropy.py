@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.laws.entropy import sample_negatives
-from darklode.pipeline.laws.points import NEGATIVES
+from darklode.pipeline.laws.points import N_NEGATIVES
 from darklode.pipeline.train.data.labels import Labels
 
 N = 400
@@ -45,9 +45,9 @@ def test_a_pair_is_minus_the_logarithm_of_its_share() -> None:
 
 def test_negatives_are_unlabelled_different_and_the_querys_own() -> None:
     found = sample_negatives(["a", "b"], PAIRS, labels(100), N, 0)
-    assert found.negatives.shape == (2, NEGATIVES)
+    assert found.negatives.shape == (2, N_NEGATIVES)
     assert (found.negatives >= 100).all()
-    assert all(len(set(row)) == NEGATIVES for row in found.negatives.tolist())
+    assert all(len(set(row)) == N_NEGATIVES for row in found.negatives.tolist())
     assert found.negatives[0].tolist() != found.negatives[1].tolist()
     alone = sample_negatives(
         ["b"], (np.array([0]), np.array([9])), Labels.from_pairs(np.zeros(100, int), np.arange(100), N), N, 0

@@ -49,7 +49,7 @@ def test_pairs_of_one_cluster_count_as_one_draw() -> None:
 @pytest.mark.slow
 def test_blocks_of_queries_elsewhere_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sentence_transformers")
-    monkeypatch.setattr(entropy_stage, "QUERIES", 8)
+    monkeypatch.setattr(entropy_stage, "QUERIES_PER_BLOCK", 8)
     monkeypatch.setattr(encoding, "SHARD_ROWS", 64)
     run = of_tenants(tmp_path, {"acme": "red", "beta": "blue"})
     model_in(tmp_path)

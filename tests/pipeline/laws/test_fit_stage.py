@@ -8,7 +8,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.laws import fit_stage
-from darklode.pipeline.laws.fit_stage import FIT, WITHOUT, accepted_laws, write_law_fits
+from darklode.pipeline.laws.fit_stage import FIT_STAGE, WITHOUT_LARGEST, accepted_laws, write_law_fits
 from darklode.pipeline.laws.page import law_sentences, page
 from darklode.schemas.law_tables import LAW_POINTS
 from helpers.planned import found_of
@@ -25,7 +25,7 @@ def run_of(folder: Path) -> Run:
             rows[-1] |= {"value": value}
     run = Run(str(folder))
     put(run, "law_points", pa.Table.from_pylist(rows, schema=LAW_POINTS.schema))
-    step = Step(FIT, call(write_law_fits, seed=0))
+    step = Step(FIT_STAGE, call(write_law_fits, seed=0))
     run.execute(step.plan(run), step.execute)
     return run
 
@@ -36,10 +36,10 @@ def test_each_place_has_its_part_and_what_is_held_out_is_not_fitted(tmp_path: Pa
     (verdict,) = read(run, "law_verdicts")
     assert (verdict["verdict"], verdict["points"], verdict["held_out"]) == ("law", 16, 2)
     assert verdict["near_chance"] >= 4
-    mine = [row for row in read(run, "law_predictions") if row["fitted_to"] == WITHOUT]
+    mine = [row for row in read(run, "law_predictions") if row["fitted_to"] == WITHOUT_LARGEST]
     assert [row["size"] for row in mine if row["part"] == "held out"] == [2048]
     assert 2 * sum(row["part"] == "near to chance" for row in mine) == verdict["near_chance"]
-    fits = [row for row in read(run, "law_fits") if row["fitted_to"] == WITHOUT]
+    fits = [row for row in read(run, "law_fits") if row["fitted_to"] == WITHOUT_LARGEST]
     assert {row["points"] for row in fits} == {16 - 2 - verdict["near_chance"]}
     beyond = [row for row in read(run, "law_predictions") if row["part"] == "not measured"]
     assert [(row["size"], row["loss"]) for row in beyond] == [(4096, None), (8192, None)]
@@ -69,7 +69,7 @@ def test_two_encoders_without_parameters_are_not_fitted_as_one(tmp_path: Path) -
                 rows[-1] |= {"encoder": encoder}
     run = Run(str(tmp_path))
     put(run, "law_points", pa.Table.from_pylist(rows, schema=LAW_POINTS.schema))
-    step = Step(FIT, call(write_law_fits, seed=0))
+    step = Step(FIT_STAGE, call(write_law_fits, seed=0))
     run.execute(step.plan(run), step.execute)
     verdicts = read(run, "law_verdicts")
     assert [(row["encoder"], row["verdict"], row["points"]) for row in verdicts] == [("a", "law", 16), ("b", "law", 16)]

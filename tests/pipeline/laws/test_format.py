@@ -38,4 +38,4 @@ def test_an_amount_beyond_the_law_has_no_number() -> None:
 def test_a_budget_far_outside_the_measured_sizes_is_not_to_be_trusted() -> None:
     near = sentences.budget(100, 0.5, (0.01, 0.0, 0.02), is_near=True)
     far = sentences.budget(100, 0.5, (0.01, 0.0, 0.02), is_near=False)
-    assert far == near + sentences.BEYOND
+    assert far == near + sentences.BEYOND_MEASURED

@@ -9,7 +9,7 @@ from darklode.pipeline.laws.functional_forms import (
     JOINT,
     PARAMETERS,
     SIZE,
-    STARTED,
+    SIZE_WITH_OFFSET,
     DataScale,
     FunctionalForm,
     LawPoints,
@@ -23,11 +23,11 @@ def points(sizes: list[float], models: list[float] | None = None) -> LawPoints:
 
 
 def test_what_varies_says_which_laws_can_be_told() -> None:
-    assert fitting_forms(points([1, 2, 4])) == [SIZE, STARTED]
-    assert fitting_forms(points([0, 1, 2])) == [STARTED]  # Eq. 8 is infinite at D = 0
+    assert fitting_forms(points([1, 2, 4])) == [SIZE, SIZE_WITH_OFFSET]
+    assert fitting_forms(points([0, 1, 2])) == [SIZE_WITH_OFFSET]  # Eq. 8 is infinite at D = 0
     assert fitting_forms(points([8, 8, 8], [1, 2, 4])) == [PARAMETERS]
     assert fitting_forms(points([1, 2, 4], [1, 2, 4])) == [JOINT, ADDITIVE]
-    assert fitting_forms(points([1, 2, 4], [1, 2, np.nan])) == [SIZE, STARTED]
+    assert fitting_forms(points([1, 2, 4], [1, 2, np.nan])) == [SIZE, SIZE_WITH_OFFSET]
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -50,13 +50,13 @@ def test_a_form_says_what_its_constants_say() -> None:
     by_hand = (a / mine.parameters) ** alpha + (b / mine.size) ** beta + delta
     assert np.exp(ADDITIVE.log_value(at, frame, mine)) == pytest.approx(by_hand)
     at = np.array([0.3, 0.5, 4.0, 0.1])
-    b, beta, d0, delta = STARTED.to_constants(at, frame)
+    b, beta, d0, delta = SIZE_WITH_OFFSET.to_constants(at, frame)
     by_hand = (b / (mine.size + d0)) ** beta + delta
-    assert np.exp(STARTED.log_value(at, frame, mine)) == pytest.approx(by_hand)
+    assert np.exp(SIZE_WITH_OFFSET.log_value(at, frame, mine)) == pytest.approx(by_hand)
 
 
 def test_a_begun_law_is_finite_without_labels() -> None:
     mine = points([0, 100, 400])
-    value = np.exp(STARTED.log_value(np.array([0.1, 0.5, 5.0, 0.2]), DataScale.from_points(mine), mine))
+    value = np.exp(SIZE_WITH_OFFSET.log_value(np.array([0.1, 0.5, 5.0, 0.2]), DataScale.from_points(mine), mine))
     assert np.isfinite(value).all()
     assert (np.diff(value) < 0).all()

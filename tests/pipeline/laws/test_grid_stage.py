@@ -11,7 +11,7 @@ from darklode.flows.jobs.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.sharding import here, load_shard_result, save_shard_result
-from darklode.pipeline.laws.grid_stage import GRID, default_sizes
+from darklode.pipeline.laws.grid_stage import GRID_STAGE, default_sizes
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from helpers.adapted import SIDES, base_for, build_to_adapt, settings_for
@@ -42,15 +42,15 @@ def test_every_cell_is_measured_on_the_same_queries_and_none_is_trained_twice(tm
     assert len(without) == 1  # the encoder itself, whoever's labels
     taught = {row["value"] for row in entropy if row["size"] == 20}
     assert len(taught) == 8
-    manifest = out.manifest(GRID)
+    manifest = out.manifest(GRID_STAGE)
     assert manifest is not None
     more = settings.model_copy(update={"laws": CELLS.model_copy(update={"n_seeds": 1})})
-    (grid,) = [step for step in steps([base], more) if step.stage.name == GRID.name]
+    (grid,) = [step for step in steps([base], more) if step.stage.name == GRID_STAGE.name]
     seen: list[str] = []
     out.execute(grid.plan(out), grid.execute, lambda _done, _total, note: seen.append(note))
     assert not seen  # nothing was trained
     large = settings.model_copy(update={"laws": LawSettings(train_sizes=(SIDES["train"] + 9,))})
-    (grid,) = [step for step in steps([base], large) if step.stage.name == GRID.name]
+    (grid,) = [step for step in steps([base], large) if step.stage.name == GRID_STAGE.name]
     plan = grid.plan(out)
     with pytest.raises(SettingsError, match="there are"):
         out.execute(plan, grid.execute)
@@ -96,22 +96,24 @@ def test_encoders_differ_in_parameters_and_cells_may_be_trained_anywhere(tmp_pat
     small, big = sorted({row["parameters"] for row in rows})
     assert big - small == 2 * 8 * (64 - 8) + 64 - 8, "two matrices and a bias of the layer in between"
     assert [row["encoder"] for row in rows] == [base.encoder.model] * 6 + [large.model] * 6
-    manifest = outs[1].manifest(GRID)
+    manifest = outs[1].manifest(GRID_STAGE)
     assert manifest is not None
     took = {one["parameters"]: one for one in manifest.facts["models"]}
     assert took.keys() == {small, big}
     assert all(one["texts_per_second"] > 0 and one["seconds"] > 0 for one in took.values())
     faster = settings.adapt.model_copy(update={"learning_rates": (1e-1,)})
-    (step,) = [step for step in steps(bases[:1], settings.model_copy(update={"adapt": faster})) if step.stage == GRID]
+    (step,) = [
+        step for step in steps(bases[:1], settings.model_copy(update={"adapt": faster})) if step.stage == GRID_STAGE
+    ]
     outs[1].execute(step.plan(outs[1]), step.execute)
     assert {row["chosen"] for row in read(outs[1], "law_points")} == {"learning rate 0.1 × 1"}, "no cell is taken over"
-    (step,) = [step for step in steps(bases[:1], settings) if step.stage == GRID]
+    (step,) = [step for step in steps(bases[:1], settings) if step.stage == GRID_STAGE]
     told: list[str] = []
     outs[0].execute(step.plan(outs[0]), step.execute, lambda _done, _total, note: told.append(note))
     assert not told, "with an encoder less, those that are left are the same cells"
     assert read(outs[0], "law_points") == rows[:6]
     refused = settings.model_copy(update={"laws": LawSettings(train_sizes=(0, 10))})
-    (step,) = [step for step in steps(bases, refused) if step.stage.name == GRID.name]
+    (step,) = [step for step in steps(bases, refused) if step.stage.name == GRID_STAGE.name]
     plan = step.plan(outs[0])
     with pytest.raises(SettingsError, match="size 0 is not allowed"):
         outs[0].execute(plan, step.execute)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.laws.next_queries import DISPUTED, NEW, next_queries
+from darklode.pipeline.laws.next_queries import DISPUTED_REASON, NEW_CLUSTER_REASON, next_queries
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.tables import TABLES
 from helpers.planned import TENANT, built
@@ -35,7 +35,7 @@ def test_clusters_without_labels_come_first_and_then_the_disputed_ones(tmp_path:
     rows = read(out, "next_queries")
     assert candidates == len(rows) == 4
     assert [row["query_id"] for row in rows][:2] == ["left2", "left3"], "without a label, the most asked first"
-    assert [row["reason"] for row in rows][:2] == [NEW, NEW]
+    assert [row["reason"] for row in rows][:2] == [NEW_CLUSTER_REASON, NEW_CLUSTER_REASON]
     assert [row["rank"] for row in rows] == [1, 2, 3, 4]
     assert "copied" not in {row["query_id"] for row in rows}, "it is near to a labelled one"
 
@@ -48,7 +48,7 @@ def test_disagreement_is_that_of_the_clusters_own_queries(
     monkeypatch.setattr(module, "n_clusters", lambda _n, _settings: 4)
     out, _ = batch(tmp_path, 9, [], of_run)
     rows = {row["query_id"]: row for row in read(out, "next_queries")}
-    assert (rows["left1"]["disagreement"], rows["left1"]["reason"]) == (1.0, DISPUTED)
+    assert (rows["left1"]["disagreement"], rows["left1"]["reason"]) == (1.0, DISPUTED_REASON)
     assert rows["left0"]["disagreement"] == 0.0
     assert rows["left0"]["cluster_labels"]
     assert rows["left2"]["disagreement"] is None

@@ -9,13 +9,13 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.laws.points import POINTS, UNKNOWN, LawKey, groups, law_points, losses, points_of
+from darklode.pipeline.laws.points import POINTS_STAGE, UNNAMED_ENCODER, LawKey, groups, law_points, losses, points_of
 from darklode.schemas.law_tables import LAW_POINTS
 
 
 def read(file: Path, root: Path) -> pa.Table:
     run = Run(str(root / "run"))
-    step = Step(POINTS, call(law_points), source=str(file))
+    step = Step(POINTS_STAGE, call(law_points), source=str(file))
     run.execute(step.plan(run), step.execute)
     return run.tables("law_points").read("law_points")
 
@@ -61,7 +61,7 @@ def of_encoders(*encoders: dict[str, object]) -> pa.Table:
         ([{"encoder": "a", "parameters": 1e6}, {"encoder": "b", "parameters": 1e6}], ["a", "b"]),
         ([{"encoder": "a"}, {"encoder": "b"}], ["a", "b"]),
         ([{"encoder": "a", "parameters": 1e6}, {"encoder": "b"}], ["a", "b"]),
-        ([{"encoder": "a"}, {}], ["a", UNKNOWN]),
+        ([{"encoder": "a"}, {}], ["a", UNNAMED_ENCODER]),
         ([{"encoder": "m", "encoder_id": "m-256"}, {"encoder": "m", "encoder_id": "m-64"}], ["m-256", "m-64"]),
         ([{"encoder": "x", "encoder_id": "same"}, {"encoder": "y", "encoder_id": "same"}], [None]),
     ],

@@ -8,7 +8,7 @@ import pytest
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws import verdict
 from darklode.pipeline.laws.curve_fitting import Fit
-from darklode.pipeline.laws.fit_stage import CHANCE
+from darklode.pipeline.laws.fit_stage import CHANCE_LOSSES
 from darklode.pipeline.laws.functional_forms import ADDITIVE, DataScale, LawPoints
 from darklode.pipeline.laws.points import ENTROPY
 from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, LawResult, find_law, largest, prediction_error
@@ -24,7 +24,7 @@ SIZES = np.repeat(2.0 ** np.arange(7, 14), 3)
 def judged(size: object, value: object, parameters: object = None, resamples: int = 30) -> LawResult:
     sizes, values = np.asarray(size, float), np.asarray(value, float)
     models = np.full(len(sizes), np.nan) if parameters is None else np.asarray(parameters, float)
-    return find_law(LawPoints(sizes, models, values), CHANCE[ENTROPY], resamples, 0)
+    return find_law(LawPoints(sizes, models, values), CHANCE_LOSSES[ENTROPY], resamples, 0)
 
 
 def noisy(exact: Doubles, spread: float) -> Doubles:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.report.charts import (
-    SOURCES,
+    PAIR_SOURCES,
     Histogram,
     HistogramBin,
     Whisker,
@@ -108,7 +108,7 @@ def test_estimates_that_are_near_are_told_apart() -> None:
 
 def nights(**given: list[int]) -> pa.Table:
     days = [date(2026, 3, 1), date(2026, 3, 2)]
-    zeros = {name: [0, 0] for name in ("exposures", "clicks", "queries", "new_queries", *SOURCES)}
+    zeros = {name: [0, 0] for name in ("exposures", "clicks", "queries", "new_queries", *PAIR_SOURCES)}
     return pa.table({"date": days, **zeros, **given})
 
 

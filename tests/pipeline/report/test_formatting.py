@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from darklode.pipeline.report.formatting import brief, clean, duration, first, level, number, share
+from darklode.pipeline.report.formatting import brief, clean, duration, first, number, share, strip_bidi_controls
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_no_page_can_hold_is_replaced_and_lines_stay() -> None:
 
 
 def test_marks_that_turn_the_direction_go() -> None:
-    assert level("file \u202egnp.exe\u2069 é") == "file gnp.exe é"
+    assert strip_bidi_controls("file \u202egnp.exe\u2069 é") == "file gnp.exe é"
 
 
 @pytest.mark.parametrize(

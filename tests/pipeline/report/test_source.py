@@ -7,9 +7,9 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.report.source import (
-    COMPLETE,
-    MISSING,
-    OUTDATED,
+    STATE_COMPLETE,
+    STATE_INCOMPLETE,
+    STATE_OUTDATED,
     incomplete,
     open_source,
     thresholds,
@@ -43,19 +43,19 @@ def states(run: Run, order: Mapping[str, bool] = ORDER) -> dict[str, str]:
 
 
 def test_a_stage_is_missing_complete_or_older_than_what_it_read(run: Run) -> None:
-    assert states(run) == {"first": MISSING, "second": MISSING}
+    assert states(run) == {"first": STATE_INCOMPLETE, "second": STATE_INCOMPLETE}
     write(run, "one")
-    assert states(run) == {"first": COMPLETE, "second": MISSING}
+    assert states(run) == {"first": STATE_COMPLETE, "second": STATE_INCOMPLETE}
     follow(run)
-    assert states(run) == {"first": COMPLETE, "second": COMPLETE}
+    assert states(run) == {"first": STATE_COMPLETE, "second": STATE_COMPLETE}
     write(run, "one", "two")
-    assert states(run) == {"first": COMPLETE, "second": OUTDATED}
+    assert states(run) == {"first": STATE_COMPLETE, "second": STATE_OUTDATED}
     with open_source(run, Settings(), ORDER) as given:
-        assert incomplete(given) == {"second": OUTDATED}
+        assert incomplete(given) == {"second": STATE_OUTDATED}
 
 
 def test_a_stage_that_is_not_asked_for_is_not_missed_but_shown_where_it_stands(run: Run) -> None:
-    assert states(run, {"first": True, "second": False}) == {"first": MISSING}
+    assert states(run, {"first": True, "second": False}) == {"first": STATE_INCOMPLETE}
     write(run, "one")
     follow(run)
     assert list(states(run, {"first": True, "second": False})) == ["first", "second"]
@@ -64,10 +64,10 @@ def test_a_stage_that_is_not_asked_for_is_not_missed_but_shown_where_it_stands(r
 def test_units_of_a_killed_stage_are_counted_until_it_is_complete(run: Run) -> None:
     for name in ("a", "b"):
         run.store.write(f"progress/first/{name}.json", b"{}")
-    assert states(run)["first"] == f"{MISSING}; 2 work units done"
+    assert states(run)["first"] == f"{STATE_INCOMPLETE}; 2 work units done"
     write(run, "one")
     run.store.write("progress/first/c.json", b"{}")
-    assert states(run)["first"] == COMPLETE
+    assert states(run)["first"] == STATE_COMPLETE
 
 
 def test_tables_that_nobody_wrote_are_empty(run: Run) -> None:

@@ -13,7 +13,7 @@ from darklode.pipeline.export.formats import export
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.card import card
 from darklode.pipeline.report.caveats import caveats
-from darklode.pipeline.validate.gate import GATE, gate
+from darklode.pipeline.validate.gate import GATE_STAGE, gate
 from darklode.pipeline.validate.stage import is_stale
 from darklode.schemas.settings import Settings, ValidationSettings
 from darklode.schemas.tables import QRELS, VERDICTS
@@ -34,7 +34,7 @@ def reviewed(run: Run) -> Run:
 
 def decide(run: Run, **asked: float) -> None:
     settings = ValidationSettings.model_validate(asked)
-    execute(run, GATE, lambda tables, output: gate(tables, output, settings))
+    execute(run, GATE_STAGE, lambda tables, output: gate(tables, output, settings))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.release.adapter import FOLDER, RECORD
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD
 from darklode.pipeline.train.release.identity import weights_hash
 from helpers.adapted import build_to_adapt, model_in, refused, shipped_adapter
 
@@ -58,10 +58,10 @@ def test_a_mismatch_is_named(shipped: Path, adapter: Path, said: str) -> None:
 
 def test_an_adapter_that_is_not_applied_is_noticed(shipped: Path, adapter: Path) -> None:
     """As a server that loads the base alone: the head's layers are left out, and the hash is as if they had to be."""
-    modules = json.loads((adapter / FOLDER / "modules.json").read_text())
+    modules = json.loads((adapter / ENCODER_FOLDER / "modules.json").read_text())
     kept = [one for one in modules if not one["type"].endswith("Dense")]
     assert len(kept) < len(modules)
-    (adapter / FOLDER / "modules.json").write_text(json.dumps(kept))
+    (adapter / ENCODER_FOLDER / "modules.json").write_text(json.dumps(kept))
     assert "files of the adapter: " in refused(adapter, shipped / "run")
     changed(adapter, lambda facts: facts.update(weights=weights_hash(Store(str(adapter)))))
     assert "is applied: mean shift of 16 queries 0.000000 (1 − cosine)" in refused(adapter, shipped / "run")

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.index.source import TEXT_COLUMNS
+from darklode.pipeline.index.source import TEXT_SCHEMA
 from darklode.pipeline.serve import mapped_texts
 from darklode.pipeline.serve.mapped_texts import IndexedTexts
 
@@ -18,11 +18,11 @@ def rows(first: int, last: int) -> pa.Table:
         | {"text": f"text ünd {n}", "content_hash": f"{n:032x}"}
         for n in range(first, last)
     ]
-    return pa.Table.from_pylist(named, schema=TEXT_COLUMNS)
+    return pa.Table.from_pylist(named, schema=TEXT_SCHEMA)
 
 
 def test_a_text_is_looked_up_by_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped_texts, "BATCH", 4)
+    monkeypatch.setattr(mapped_texts, "ROWS_PER_BATCH", 4)
     found = IndexedTexts([rows(0, 7), rows(7, 7), rows(7, 20)], tmp_path / "texts.arrow")
     assert len(found) == 20
     assert found.ids.to_pylist() == [f"t{n}" for n in range(20)]

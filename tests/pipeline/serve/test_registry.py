@@ -9,8 +9,8 @@ import pytest
 from darklode.flows import open_systems
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift
-from darklode.pipeline.serve.registry import KEPT, NAME, AdapterRegistry
-from darklode.pipeline.train.release.adapter import FOLDER, RECORD, Adapter
+from darklode.pipeline.serve.registry import ADAPTERS_FOLDER, REGISTRY_FILE, AdapterRegistry
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD, Adapter
 from darklode.pipeline.train.release.identity import weights_hash
 from helpers.adapted import TENANT
 
@@ -39,7 +39,7 @@ def test_a_release_is_kept_and_rollback_restores_the_one_before(shipped: Path, t
     released(root, second, run)
     shutil.rmtree(second)  # as the next night's adapter does
     assert states(root) == {first: "before", "b" * 16: "released"}
-    kept = Adapter.open(f"{root}/{KEPT}/{'b' * 16}")
+    kept = Adapter.open(f"{root}/{ADAPTERS_FOLDER}/{'b' * 16}")
     assert weights_hash(kept.store) == kept.facts["weights"]
     assert kept.encode(["how badu"]).shape == (1, 8)
     registry = AdapterRegistry(str(root))
@@ -91,12 +91,12 @@ def test_a_damaged_copy_is_not_gone_back_to(shipped: Path, tmp_path: Path) -> No
     root, run = tmp_path / "registry", shipped / "run"
     first = released(root, shipped / "adapter", run)
     released(root, again(shipped / "adapter", tmp_path / "second", "b" * 16), run)
-    Store(str(root)).write(f"{KEPT}/{first}/{FOLDER}/modules.json", b"[]")
+    Store(str(root)).write(f"{ADAPTERS_FOLDER}/{first}/{ENCODER_FOLDER}/modules.json", b"[]")
     with pytest.raises(ArtifactError, match="is damaged; release that adapter again"):
         AdapterRegistry(str(root)).rollback(TENANT)
     assert states(root)["b" * 16] == "released"
-    written = (root / NAME).read_bytes()
-    (root / NAME).write_bytes(written.replace(b"acme", b"evil"))
+    written = (root / REGISTRY_FILE).read_bytes()
+    (root / REGISTRY_FILE).write_bytes(written.replace(b"acme", b"evil"))
     with pytest.raises(ArtifactError, match=r"registry\.json is damaged"):
         AdapterRegistry(str(root))
 

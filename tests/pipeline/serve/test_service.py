@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from darklode.pipeline.index.source import TEXT_COLUMNS
+from darklode.pipeline.index.source import TEXT_SCHEMA
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.serve.mapped_texts import IndexedTexts
 from darklode.pipeline.serve.service import SearchRequest, SearchService
@@ -26,10 +26,10 @@ class Lengths(Retriever):
 
 
 def service(folder: Path) -> tuple[SearchService, dict[str, Lengths]]:
-    columns = {name: [f"{name} {row}" for row in range(5)] for name in TEXT_COLUMNS.names}
+    columns = {name: [f"{name} {row}" for row in range(5)] for name in TEXT_SCHEMA.names}
     systems = {"one": Lengths("one", 1), "two": Lengths("two", 2)}
     return SearchService(
-        "acme", IndexedTexts([pa.table(columns, schema=TEXT_COLUMNS)], folder / "texts"), systems
+        "acme", IndexedTexts([pa.table(columns, schema=TEXT_SCHEMA)], folder / "texts"), systems
     ), systems
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from darklode.flows.jobs.train_towers import hand_over, steps
 from darklode.pipeline.base.artifacts import Run, Step
-from darklode.pipeline.towers.stage import DISTIL
+from darklode.pipeline.towers.stage import DISTIL_STAGE
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.schemas.settings import Settings
@@ -52,7 +52,7 @@ def redo(these: list[Step], out: Run, told: Callable[[str], None] = lambda _: No
     for step in these:
         if not (plan := step.plan(out)).is_up_to_date:
             out.execute(
-                plan, step.execute, (lambda _d, _t, note: told(note)) if step.stage is DISTIL else lambda *_: None
+                plan, step.execute, (lambda _d, _t, note: told(note)) if step.stage is DISTIL_STAGE else lambda *_: None
             )
             done.append(step.stage.name)
     return done

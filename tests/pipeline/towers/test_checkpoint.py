@@ -13,7 +13,7 @@ import torch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.towers import checkpoint
 from darklode.pipeline.towers.checkpoint import Checkpoints, NoCheckpoints
-from darklode.pipeline.towers.stage import DISTIL
+from darklode.pipeline.towers.stage import DISTIL_STAGE
 from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.types import Weights
 from helpers.environment import with_paths
@@ -34,7 +34,7 @@ from helpers.adapted import base_for, settings_for
 root, source, out, file, towers = sys.argv[1:]
 base = base_for(Run(source), root=Path(root))
 settings = settings_for(Path(root)).model_copy(update={"distill": DistillSettings.model_validate_json(towers)})
-checkpoint.SECONDS = 0.0
+checkpoint.MIN_SECONDS = 0.0
 
 def told(done, total, note):
     if done == 30 and "held-out" in note:
@@ -52,10 +52,10 @@ def test_a_killed_student_goes_on_and_is_the_same_to_the_byte(distilled: Distill
     done = subprocess.run(command, env=with_paths(), capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
     out, told = Run(str(tmp_path / "out")), list[int]()
-    (step,) = [one for one in distilled.steps() if one.stage is DISTIL]
+    (step,) = [one for one in distilled.steps() if one.stage is DISTIL_STAGE]
     out.execute(step.plan(out), step.execute, lambda done, _, note: told.append(done) if "held-out" in note else None)
     assert told == list(range(33, 61, 3))
-    for name in DISTIL.writes:
+    for name in DISTIL_STAGE.writes:
         assert out.tables(name).content(name) == distilled.out.tables(name).content(name)
     assert not list((tmp_path / "out" / "progress").rglob("*.state"))
 
@@ -103,7 +103,7 @@ def checkpoints(memory: Memory | NoCheckpoints, learner: Learner) -> Checkpoints
 
 
 def test_what_is_kept_is_all_that_a_next_step_hangs_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "MIN_SECONDS", 0.0)
     first, memory = Learner(), Memory()
     for _ in range(3):
         first.step()

@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from darklode.pipeline.towers.distillation import (
-    DECAY,
+    WEIGHT_DECAY,
     DistillationEval,
     DistillationTask,
     distances,
@@ -45,7 +45,7 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(distilled: Distilled, task
     with deterministic(1):
         student, turns = distilled.pair.open(), ShuffledRows(len(task.texts), SHORT.batch_size, 1)
         student.loaded.train()
-        optimiser = torch.optim.AdamW(student.parameters(), lr=3e-3, weight_decay=DECAY, fused=True)
+        optimiser = torch.optim.AdamW(student.parameters(), lr=3e-3, weight_decay=WEIGHT_DECAY, fused=True)
         schedule = transformers.get_linear_schedule_with_warmup(optimiser, 1, SHORT.max_steps)
         for _ in range(history.step):
             texts = task.texts_at(turns.next().tolist())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from darklode.pipeline.towers.evaluation import BATCH, TESTED, measure_speed, overlap
+from darklode.pipeline.towers.evaluation import TIMING_BATCH_SIZE, TOWER_TEST_STAGE, measure_speed, overlap
 from darklode.pipeline.towers.stage import load_best_student, query_set
 from darklode.pipeline.train.fit.determinism import deterministic
 from helpers.adapted import SIDES
@@ -36,7 +36,7 @@ def test_both_are_asked_the_labelled_test_queries_and_timed(distilled: Distilled
     assert {row["system"] for row in rows} == {"teacher", "student"}
     assert {str(row["query_id"]).partition("-")[0] for row in rows} == {"test"}
     assert len(read(distilled.out, "test_queries")) == SIDES["test"]
-    facts = distilled.out.manifests()[TESTED.name].facts
+    facts = distilled.out.manifests()[TOWER_TEST_STAGE.name].facts
     assert facts["student"]["numbers"] < facts["teacher"]["numbers"]
     assert all(facts[name]["per_second"] > 0 for name in ("teacher", "student"))
 
@@ -54,7 +54,11 @@ class Recording:
 
 
 def test_speed_is_that_of_all_queries_alone_and_together() -> None:
-    texts, model = [f"query {number}" for number in range(2 * BATCH + 3)], Recording()
+    texts, model = [f"query {number}" for number in range(2 * TIMING_BATCH_SIZE + 3)], Recording()
     assert measure_speed(model, texts).keys() == {"milliseconds", "per_second"}
-    together = [texts[:BATCH], texts[BATCH : 2 * BATCH], texts[2 * BATCH :]]
+    together = [
+        texts[:TIMING_BATCH_SIZE],
+        texts[TIMING_BATCH_SIZE : 2 * TIMING_BATCH_SIZE],
+        texts[2 * TIMING_BATCH_SIZE :],
+    ]
     assert model.batches == [*together, *([one] for one in texts), *together]

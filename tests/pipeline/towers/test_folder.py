@@ -19,7 +19,7 @@ from darklode.pipeline.towers.folder import STUDENT, save, sentence
 from darklode.pipeline.towers.stage import load_best_student
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.determinism import deterministic
-from darklode.pipeline.train.release.adapter import FOLDER, Adapter
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, Adapter
 from darklode.pipeline.train.release.folder import assemble_model
 from darklode.pipeline.train.release.identity import weights_hash
 from darklode.schemas.run_inputs import BenchmarkInputs, TowersInputs
@@ -40,7 +40,7 @@ np.save(sys.argv[2], vectors)
 
 @pytest.mark.slow
 def test_a_fresh_process_without_darklode_gets_the_students_vectors(distilled: Distilled, tmp_path: Path) -> None:
-    folder, to = Path(distilled.out.store.url) / FOLDER, tmp_path / "found.npy"
+    folder, to = Path(distilled.out.store.url) / ENCODER_FOLDER, tmp_path / "found.npy"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-c", ALONE, str(folder), str(to)], env=environment, capture_output=True, check=False
@@ -55,7 +55,7 @@ def test_a_fresh_process_without_darklode_gets_the_students_vectors(distilled: D
 
 @pytest.mark.slow
 def test_a_folder_that_stands_is_not_written_again(distilled: Distilled) -> None:
-    folder = Path(distilled.out.store.url) / FOLDER
+    folder = Path(distilled.out.store.url) / ENCODER_FOLDER
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     save(distilled.out, distilled.pair)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
@@ -86,12 +86,12 @@ def test_it_fits_its_teachers_index_and_is_released(ready: tuple[Path, Path], tm
 
 def test_a_student_that_was_changed_or_put_aside_is_refused(ready: tuple[Path, Path], distilled: Distilled) -> None:
     student, index = ready
-    config = student / FOLDER / "config.json"
+    config = student / ENCODER_FOLDER / "config.json"
     config.write_text(config.read_text() + " ")
     assert "files of the adapter" in refused(student, index)
-    shutil.rmtree(student / FOLDER)
+    shutil.rmtree(student / ENCODER_FOLDER)
     base = assemble_model(load_model(distilled.pair.teacher, "cpu"), distilled.pair.teacher, [])
-    base.save_pretrained(str(student / FOLDER), create_model_card=False)
+    base.save_pretrained(str(student / ENCODER_FOLDER), create_model_card=False)
     facts = json.loads((student / "adapter.json").read_text())
     facts["weights"] = weights_hash(Run(str(student)).store)
     (student / "adapter.json").write_text(json.dumps(facts))

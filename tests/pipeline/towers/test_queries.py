@@ -9,7 +9,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Output, Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
-from darklode.pipeline.towers.queries import QUERIES, content, read_files, tower_queries
+from darklode.pipeline.towers.queries import QUERIES_STAGE, content, read_files, tower_queries
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import TABLES
@@ -26,7 +26,7 @@ def gathered(
     execute(out, INGEST_QUERIES, lambda _, output: read_files(files, output, IngestSettings(tenant=TENANT)))
     execute(
         out,
-        QUERIES,
+        QUERIES_STAGE,
         lambda tables, output: tower_queries(tables, output, sources, tenant=TENANT, held_out=held_out, seed=seed),
     )
     return {str(row["query"]): str(row["split"]) for row in read(out, "tower_queries")}

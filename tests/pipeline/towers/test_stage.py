@@ -7,8 +7,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.towers.queries import QUERIES
-from darklode.pipeline.towers.stage import best, load_best_student
+from darklode.pipeline.towers.queries import QUERIES_STAGE
+from darklode.pipeline.towers.stage import best_trial, load_best_student
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
 
@@ -57,7 +57,7 @@ def test_the_best_look_is_kept_and_of_equals_the_first(distilled: Distilled, tmp
     ]
     run = Run(str(tmp_path))
     put(run, "distillation_trials", pa.Table.from_pylist(rows, schema=TABLES["distillation_trials"].schema))
-    assert best(run.tables())["trial"] == 1
+    assert best_trial(run.tables())["trial"] == 1
     student = load_best_student(distilled.out.tables(), distilled.pair)
     assert student.loaded[0].auto_model.config.num_hidden_layers == 1
 
@@ -72,7 +72,7 @@ def test_without_a_query_to_look_at_nothing_is_learned(distilled: Distilled, tmp
         output.write("tower_queries", rows)
 
     put(out, "raw_queries", TABLES["raw_queries"].empty())
-    execute(out, QUERIES, one)
+    execute(out, QUERIES_STAGE, one)
     step = distilled.steps()[3]
     with pytest.raises(ArtifactError, match="fewer than ten queries"):
         out.execute(step.plan(out), step.execute)

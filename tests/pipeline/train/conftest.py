@@ -13,9 +13,9 @@ from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.fit.heads import Head
-from darklode.pipeline.train.fit.stage import TRAIN
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE
 from darklode.pipeline.train.fit.weights import as_rows
-from darklode.pipeline.train.release.verdict import VERDICT
+from darklode.pipeline.train.release.verdict import VERDICT_STAGE
 from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import Settings
@@ -60,8 +60,8 @@ def decided(adapted: Adapted, folder: Path, trained: Weights | None) -> Run:
         output.write("adaptation_trials", rows_of("adaptation_trials", trial))
         output.write("adapter_weights", weights)
 
-    execute(run, TRAIN, tried)
-    execute(run, VERDICT, lambda _, output: output.write("adapter_verdict", rows_of("adapter_verdict", row)))
+    execute(run, TRAIN_STAGE, tried)
+    execute(run, VERDICT_STAGE, lambda _, output: output.write("adapter_verdict", rows_of("adapter_verdict", row)))
     return run
 
 
@@ -80,5 +80,5 @@ def redo(these: Sequence[Step], out: Run, stop_after: int | None = None) -> list
 
     for step in these:
         if not (plan := step.plan(out)).is_up_to_date:
-            out.execute(plan, step.execute, report if step.stage is TRAIN else lambda *_: None)
+            out.execute(plan, step.execute, report if step.stage is TRAIN_STAGE else lambda *_: None)
     return told

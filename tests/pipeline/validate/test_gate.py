@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, NotPublishable
-from darklode.pipeline.validate.gate import GATE, gate, release, release_outcome, require_release
+from darklode.pipeline.validate.gate import GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.schemas.review_tables import VALIDATION
 from darklode.schemas.settings import ValidationSettings
 from helpers.runs import execute, put, read
@@ -20,7 +20,7 @@ def decided(run: Run, found: dict[str, float | None], **asked: float) -> list[di
         rows.append(row | {"tenant": tenant, **(found if tenant is None else dict.fromkeys(found, 0.5))})
     put(run, "validation", pa.Table.from_pylist(rows, schema=VALIDATION.schema))
     settings = ValidationSettings.model_validate(asked)
-    execute(run, GATE, lambda tables, output: gate(tables, output, settings))
+    execute(run, GATE_STAGE, lambda tables, output: gate(tables, output, settings))
     return release(run.tables("release"))
 
 
@@ -67,7 +67,7 @@ def test_one_that_is_reached_does_not_make_up_for_another(run: Run) -> None:
 
 def test_a_run_without_validation_is_unknown(run: Run) -> None:
     put(run, "validation", VALIDATION.empty())
-    execute(run, GATE, lambda tables, output: gate(tables, output, ValidationSettings(min_kappa=0.0)))
+    execute(run, GATE_STAGE, lambda tables, output: gate(tables, output, ValidationSettings(min_kappa=0.0)))
     assert {row["figure"]: row["passed"] for row in read(run, "release")} == {
         "kappa": False,
         "null_rate": None,

@@ -119,7 +119,7 @@ def test_pairs_that_somebody_answered_with_what_is_known_of_them(run: Run, made:
     assert pairs.positive[[first, skipped, other, gone]].tolist() == [True, False, False, True]
     assert (pairs.stratum[[first, skipped]] >= 0).all()
     assert (pairs.stratum[[other, gone]] == -1).all()
-    assert not pairs.read[gone]
+    assert not pairs.is_readable[gone]
     assert np.isnan(pairs.probability[gone])
     known = made[inside[0]]
     assert pairs.found_by[first].tolist() == [name in known["retrievers"] for name in ("bm25", "lsa")]

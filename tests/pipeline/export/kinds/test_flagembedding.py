@@ -96,7 +96,7 @@ def test_blocks_do_not_show(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
     rows = [(f"q{n % 7}", f"p{n}", [f"n{n + place}" for place in range(n % 4)]) for n in range(40)]
     put(run, "triplets", pa.concat_tables([triplet_rows(rows, split=split) for split in ("train", "validation")]))
     export(run, "flagembedding", tmp_path / "whole")
-    monkeypatch.setattr(grouped_triplets, "BLOCK", 300)
+    monkeypatch.setattr(grouped_triplets, "BYTES_PER_BLOCK", 300)
     export(run, "flagembedding", tmp_path / "blocks")
     for file in ("train.jsonl", "validation.jsonl", "README.md"):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "blocks" / file).read_bytes()

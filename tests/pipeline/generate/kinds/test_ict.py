@@ -3,14 +3,14 @@
 import pyarrow as pa
 
 from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
-from darklode.pipeline.generate.port import ASKED
+from darklode.pipeline.generate.port import INPUT_SCHEMA
 
 TEXT = "Short one. The certificate is made anew each night. Nobody has to do anything for it. Done."
 
 
 def written(*draws: int, text: str = TEXT) -> list[str | None]:
     row = {"tenant": "t", "chunk_id": "c", "title": None, "heading": None, "text": text}
-    texts = pa.Table.from_pylist([row | {"draw": draw} for draw in draws], schema=ASKED)
+    texts = pa.Table.from_pylist([row | {"draw": draw} for draw in draws], schema=INPUT_SCHEMA)
     found: list[str | None] = InverseClozeWriter().write(texts, [], lambda _done: None)["text"].to_pylist()
     return found
 

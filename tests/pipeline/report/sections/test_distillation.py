@@ -8,7 +8,7 @@ import pytest
 from darklode.flows.runs import write_inputs
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.report.drawing import Curves
-from darklode.pipeline.towers.evaluation import TESTED
+from darklode.pipeline.towers.evaluation import TOWER_TEST_STAGE
 from darklode.schemas.run_inputs import TowersInputs
 from darklode.schemas.tables import TABLES
 from helpers.report_runs import figure, figures, parsed, rendered, rows_of, shown, text_of
@@ -46,7 +46,7 @@ def student(run: Run) -> Run:
         output.write("tower_health", pa.Table.from_pylist(health, schema=TABLES["tower_health"].schema))
         output.facts |= {"teacher": {"numbers": 22}, "student": {"numbers": 11}}
 
-    execute(run, Stage(TESTED.name, 1, (), ("tower_health",)), tested)
+    execute(run, Stage(TOWER_TEST_STAGE.name, 1, (), ("tower_health",)), tested)
     write_inputs(run, TowersInputs(runs=["runs/first"], encoder="tiny"))
     return run
 
@@ -79,7 +79,7 @@ def test_its_course_is_drawn_trial_by_trial(student: Run) -> None:
 
 
 def test_without_the_test_there_are_its_curves(student: Run) -> None:
-    student.store.delete(f"manifests/{TESTED.name}.json")
+    student.store.delete(f"manifests/{TOWER_TEST_STAGE.name}.json")
     root = parsed(rendered(student))
     assert [key for key in figures(root) if key.startswith("tower-")] == ["tower-course"]
     assert "held-out" in text_of(figure(root, "tower-course"))

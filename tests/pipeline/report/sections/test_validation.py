@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.validate.gate import GATE, gate
+from darklode.pipeline.validate.gate import GATE_STAGE, gate
 from darklode.schemas.settings import ValidationSettings
 from darklode.schemas.tables import CHUNKS
 from helpers.report_runs import HOSTILE, figure, figures, parsed, rendered, rows_of, text_of
@@ -27,7 +27,7 @@ def reviewed(run: Run) -> Run:
     texts = {"tenant": [one for one, _ in ids], "chunk_id": [one for _, one in ids]}
     put(run, "chunks", CHUNKS.rows(blank | texts | {"text": [f"text {one} {HOSTILE}" for _, one in ids]}))
     validated(run, {"a": 0.5, "b": 0.5})
-    execute(run, GATE, lambda tables, output: gate(tables, output, ValidationSettings(min_kappa=1.0)))
+    execute(run, GATE_STAGE, lambda tables, output: gate(tables, output, ValidationSettings(min_kappa=1.0)))
     return run
 
 

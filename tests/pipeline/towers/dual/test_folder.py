@@ -11,7 +11,7 @@ import pytest
 from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import SentenceTransformersEncoder
-from darklode.pipeline.towers.dual.folder import FOLDER, save, sentence
+from darklode.pipeline.towers.dual.folder import TOWERS_FOLDER, save, sentence
 from darklode.pipeline.towers.dual.stage import best_towers
 from darklode.pipeline.train.fit.determinism import deterministic
 
@@ -34,7 +34,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
 
 @pytest.mark.slow
 def test_a_fresh_process_without_darklode_gets_both_towers_prefixes(both: Trained, tmp_path: Path) -> None:
-    folder, to = Path(both.out.store.url) / FOLDER, tmp_path / "found.npz"
+    folder, to = Path(both.out.store.url) / TOWERS_FOLDER, tmp_path / "found.npz"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-c", ALONE, str(folder), str(to)], env=environment, capture_output=True, check=False
@@ -51,7 +51,7 @@ def test_a_fresh_process_without_darklode_gets_both_towers_prefixes(both: Traine
 
 @pytest.mark.slow
 def test_darklode_encodes_with_the_tower_that_it_is_for(both: Trained) -> None:
-    folder = str(Path(both.out.store.url) / FOLDER)
+    folder = str(Path(both.out.store.url) / TOWERS_FOLDER)
     settings = SentenceTransformersSettings(model=folder, device="cpu", query_prompt="ask ", truncate_dim=4)
     encoder = SentenceTransformersEncoder(settings)
     towers = best_towers(both.out.tables(), both.beginning, QUICK, both.settings.adapt)
@@ -65,7 +65,7 @@ def test_darklode_encodes_with_the_tower_that_it_is_for(both: Trained) -> None:
 
 
 def test_a_folder_that_stands_is_not_written_again(both: Trained) -> None:
-    folder = Path(both.out.store.url) / FOLDER
+    folder = Path(both.out.store.url) / TOWERS_FOLDER
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     save(both.out, both.beginning, QUICK, both.settings.adapt)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before

@@ -12,7 +12,7 @@ import pytest
 from darklode.flows.jobs.train_both_towers import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.towers.dual.stage import TRAINED, best_towers, validation_sample_of
+from darklode.pipeline.towers.dual.stage import DUAL_TRIALS_STAGE, best_towers, validation_sample_of
 from darklode.pipeline.train.fit.determinism import deterministic
 from helpers.environment import with_paths
 from helpers.runs import put, read
@@ -42,9 +42,9 @@ def test_the_best_trial_graduates(both: Trained) -> None:
 
 def test_the_sample_holds_each_querys_answers_and_others(both: Trained) -> None:
     found = validation_sample_of(both.out.tables(), both.base.sources, 4, 0)
-    assert (len(found.queries), len(found.texts), found.right.shape) == (4, 24, (4, 24))
-    assert found.right.sum(axis=1).tolist() == [1, 1, 1, 1]
-    for query, row in zip(found.queries, found.right, strict=True):
+    assert (len(found.queries), len(found.texts), found.is_positive.shape) == (4, 24, (4, 24))
+    assert found.is_positive.sum(axis=1).tolist() == [1, 1, 1, 1]
+    for query, row in zip(found.queries, found.is_positive, strict=True):
         assert query.partition(" ")[2] in found.texts[int(np.flatnonzero(row)[0])]
     assert found.queries != validation_sample_of(both.out.tables(), both.base.sources, 4, 1).queries
 
@@ -72,7 +72,7 @@ from helpers.adapted import base_for, settings_for
 root, source, out, dual = sys.argv[1:]
 base = topical(base_for(Run(source), root=Path(root)))
 settings = settings_for(Path(root)).model_copy(update={"dual": DualSettings.model_validate_json(dual)})
-checkpoint.SECONDS = 0.0
+checkpoint.MIN_SECONDS = 0.0
 
 def told(done, total, note):
     if done == 30 and "L^con" in note:
@@ -92,7 +92,7 @@ def test_a_killed_trial_goes_on_and_ends_with_the_same_bytes(both: Trained, tmp_
     out, told, step = Run(str(tmp_path / "out")), list[int](), steps(both.base, both.settings)[2]
     out.execute(step.plan(out), step.execute, lambda done, _, note: told.append(done))
     assert told == [32, 34, 36, 38, 40]
-    for name in TRAINED.writes:
+    for name in DUAL_TRIALS_STAGE.writes:
         assert out.tables(name).content(name) == both.out.tables(name).content(name)
 
 
@@ -101,7 +101,7 @@ def test_it_stands_until_something_changes(both: Trained) -> None:
     assert all(step.plan(both.out).is_up_to_date for step in these.values())
     longer = both.settings.model_copy(update={"dual": QUICK.model_copy(update={"max_steps": 30})})
     changed = [step.stage.name for step in steps(both.base, longer) if not step.plan(both.out).is_up_to_date]
-    assert changed[0] == TRAINED.name
+    assert changed[0] == DUAL_TRIALS_STAGE.name
 
 
 def test_a_trial_of_other_views_or_prefixes_is_another_unit(both: Trained) -> None:

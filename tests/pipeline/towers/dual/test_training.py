@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from darklode.pipeline.towers.distillation import DECAY, schedule
+from darklode.pipeline.towers.distillation import WEIGHT_DECAY, schedule
 from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard_margin
 from darklode.pipeline.towers.dual.stage import validation_sample_of
 from darklode.pipeline.towers.dual.towers import DualTowers
@@ -50,7 +50,7 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
         loss = DualLoss(towers.model, stream, SHORT, 0.05, seen := [])
         tokens, optimiser = (
             DualCollator(stream, towers),
-            torch.optim.AdamW(towers.parameters(), lr=RATE, weight_decay=DECAY),
+            torch.optim.AdamW(towers.parameters(), lr=RATE, weight_decay=WEIGHT_DECAY),
         )
         rates = schedule(optimiser, SHORT.max_steps)
         values = [looked(both).score(towers)]

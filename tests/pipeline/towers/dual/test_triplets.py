@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Run, Tables
-from darklode.pipeline.towers.dual.triplets import READS, TRIPLETS, tower_triplets
+from darklode.pipeline.towers.dual.triplets import READS, TRIPLETS_STAGE, tower_triplets
 from darklode.schemas.tables import TABLES
 from helpers.dual import build_with_documents
 from helpers.runs import execute, put, read
@@ -20,7 +20,7 @@ def rewritten(both: Trained, run: Run, out: Run, more: int = 0) -> list[dict[str
     def work(tables: Tables, output: Output) -> None:
         tower_triplets(tables, output, [source], seed=both.settings.seed + more)
 
-    execute(out, TRIPLETS, work)
+    execute(out, TRIPLETS_STAGE, work)
     return read(out, "tower_triplets")
 
 
@@ -32,7 +32,7 @@ def test_a_row_for_each_pair_with_its_views(both: Trained) -> None:
     assert (rows["train-002"]["title"], rows["train-001"]["negative_id"]) == (None, None)
     assert str(rows["train-004"]["content"]).startswith("a subject\n")
     assert rows["train-003"]["negative_id"] == "train-003#1"
-    manifest = both.out.manifests()[TRIPLETS.name]
+    manifest = both.out.manifests()[TRIPLETS_STAGE.name]
     assert [(step.rows_in, step.rows_out, step.dropped) for step in manifest.funnel] == [(39, 39, {})]
     facts = manifest.facts
     assert facts == {"triplets": 39, "without a title": 1, "without a negative": 1}

@@ -10,8 +10,8 @@ from darklode.pipeline.train.data.nearest import nearest
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that are smaller than the lists are long, and do not divide anything."""
-    monkeypatch.setattr(module, "TEXTS", 7)
-    monkeypatch.setattr(module, "QUERIES", 3)
+    monkeypatch.setattr(module, "TEXTS_PER_BLOCK", 7)
+    monkeypatch.setattr(module, "QUERIES_PER_BLOCK", 3)
 
 
 @pytest.mark.usefixtures("cut")

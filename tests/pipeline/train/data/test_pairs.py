@@ -6,7 +6,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import SIDES, build_to_adapt
@@ -18,7 +18,7 @@ from ..conftest import Adapted
 def gathered(out: Path, *runs: Run, **given: object) -> Run:
     made, settings = Run(str(out)), AdaptSettings.model_validate(given)
     sources = [TrainingSource(run, number, mined=False, text_characters=100) for number, run in enumerate(runs)]
-    execute(made, PAIRS, lambda _tables, output: adaptation_pairs(sources, output, settings))
+    execute(made, PAIRS_STAGE, lambda _tables, output: adaptation_pairs(sources, output, settings))
     return made
 
 
@@ -65,5 +65,5 @@ def test_two_tenants_need_a_name(adapted: Adapted, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="no run has triplets of the tenant c"):
         gathered(tmp_path / "both", adapted.source, other, tenant="c")
     mine = gathered(tmp_path / "mine", adapted.source, other, tenant="b/irch")
-    for table in PAIRS.writes:
+    for table in PAIRS_STAGE.writes:
         assert {row["tenant"] for row in read(mine, table)} == {"b/irch"}

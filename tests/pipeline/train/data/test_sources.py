@@ -8,7 +8,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.doubtful_labels import TIED_REASON
-from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource, resolve_tenant
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tables import TABLES
@@ -63,7 +63,7 @@ def mined(tmp_path: Path) -> TrainingSource:
 
 def gathered(out: Path, source: TrainingSource, **given: object) -> Run:
     run, settings = Run(str(out)), AdaptSettings.model_validate(given)
-    execute(run, PAIRS, lambda _tables, output: adaptation_pairs([source], output, settings))
+    execute(run, PAIRS_STAGE, lambda _tables, output: adaptation_pairs([source], output, settings))
     return run
 
 

@@ -12,7 +12,7 @@ from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.train.data import vectors as vectors_module
 from darklode.pipeline.train.data.dataset import Task
-from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.vectors import concat_ranges
 from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked
 from darklode.schemas.adaptation import AdaptSettings
@@ -28,7 +28,7 @@ SMALL = {"train": 4, "validation": 2, "test": 2}
 def test_a_query_finds_texts_of_its_own_run_alone(adapted: Adapted, tmp_path: Path) -> None:
     runs = [build_to_adapt(tmp_path / name, SMALL) for name in ("one", "two")]
     base, out = base_for(*runs, root=adapted.root), Run(str(tmp_path / "out"))
-    execute(out, PAIRS, lambda _tables, output: adaptation_pairs(base.sources, output, AdaptSettings()))
+    execute(out, PAIRS_STAGE, lambda _tables, output: adaptation_pairs(base.sources, output, AdaptSettings()))
     frozen = base.open(out.tables())
     n = sum(SMALL.values()) * 3
     assert len(frozen) == 2 * n

@@ -7,8 +7,8 @@ import pytest
 from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.agreement import FOLDS
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.train.fit.stage import TRAIN
-from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE
+from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import read
 
@@ -20,7 +20,7 @@ LORA = AdaptSettings(
 
 
 def files(run: Run) -> dict[str, bytes | None]:
-    tables = (*TRAIN.writes, "test_rankings", *VERDICT.writes)
+    tables = (*TRAIN_STAGE.writes, "test_rankings", *VERDICT_STAGE.writes)
     return {name: run.store.read(name) for table in tables for name in run.store.sizes(f"tables/{table}")}
 
 

@@ -8,11 +8,11 @@ import torch
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.train.data.dataset import QuerySet, Task
-from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.fit.adaptation_trial import EVALUATION_STEPS
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.joint import JointMethod, JointTrial, passage_texts
-from darklode.pipeline.train.release.ablation import COMPARED, compare
+from darklode.pipeline.train.release.ablation import ABLATION_STAGE, compare
 from darklode.pipeline.train.release.baselines import Bm25Baseline, baselines
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import execute, read
@@ -93,8 +93,12 @@ def test_looks_and_minings_are_among_the_moved_texts(adapted: Adapted, task: Tas
 @pytest.mark.slow
 def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp_path: Path) -> None:
     out, sources = Run(str(tmp_path / "out")), adapted.base.sources
-    execute(out, PAIRS, lambda _tables, output: adaptation_pairs(sources, output, AdaptSettings()))
-    execute(out, COMPARED, lambda tables, given: compare(tables, given, FAST, adapted.base, methods=["joint"], seeds=1))
+    execute(out, PAIRS_STAGE, lambda _tables, output: adaptation_pairs(sources, output, AdaptSettings()))
+    execute(
+        out,
+        ABLATION_STAGE,
+        lambda tables, given: compare(tables, given, FAST, adapted.base, methods=["joint"], seeds=1),
+    )
     lists = read(out, "comparison_lists")
     assert {row["system"] for row in lists} >= {"base", "joint"}
     asked = QuerySet.from_tables(out.tables(), task.frozen, "test")

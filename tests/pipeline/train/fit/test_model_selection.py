@@ -15,7 +15,7 @@ from darklode.pipeline.train.fit.model_selection import (
     folds,
     full_training,
 )
-from darklode.pipeline.train.fit.stage import best
+from darklode.pipeline.train.fit.stage import best_trial
 from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS
 from helpers.runs import put
 
@@ -117,6 +117,6 @@ def test_of_equal_settings_the_one_nearest_to_the_base_is_trained_and_handed_ove
             for one in trial
         ]
         put(run, ADAPTATION_TRIALS.name, pa.Table.from_pylist(rows, schema=ADAPTATION_TRIALS.schema))
-        handed_over, bests = best(run.tables()), [best_score(trial) for trial in trials]
+        handed_over, bests = best_trial(run.tables()), [best_score(trial) for trial in trials]
         trained = best_setting(bests)
         assert (handed_over["trial"], handed_over["share"]) == (trained, bests[trained].share), values

@@ -12,7 +12,7 @@ from darklode.pipeline.base.agreement import FOLDS
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
-from darklode.pipeline.train.fit.stage import TRAIN, chosen
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE, load_best_trial
 from darklode.pipeline.train.fit.weights import as_rows
 from darklode.schemas.tables import TABLES
 from helpers.adapted import base_for, build_to_adapt
@@ -22,7 +22,7 @@ from ..conftest import QUICK, Adapted, redo
 
 
 def files(run: Run) -> dict[str, bytes | None]:
-    return {name: run.store.read(name) for table in TRAIN.writes for name in run.store.sizes(f"tables/{table}")}
+    return {name: run.store.read(name) for table in TRAIN_STAGE.writes for name in run.store.sizes(f"tables/{table}")}
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_a_stopped_training_goes_on_and_ends_in_the_same_bytes(adapted: Adapted,
     looks = 1 + QUICK.max_steps // 50
     with pytest.raises(KeyboardInterrupt):
         redo(steps(adapted.base, adapted.settings)[:3], out, stop_after=looks)
-    assert out.manifest(TRAIN) is None
+    assert out.manifest(TRAIN_STAGE) is None
     told = redo(steps(adapted.base, adapted.settings)[:3], out)
     assert len(told) == 2 * FOLDS * looks, "the first trial of the first fold is not repeated"
     assert told[0].startswith("fold 1, learning rate 0.0003: loss")
@@ -76,7 +76,7 @@ def test_training_reads_no_word_of_a_document(adapted: Adapted, tmp_path: Path) 
     step = steps(nowhere, adapted.settings)[2]
     out.execute(step.plan(out), step.execute)
     assert files(out) == files(adapted.out)
-    assert third.stage is TRAIN
+    assert third.stage is TRAIN_STAGE
 
 
 def test_the_best_on_validation_is_chosen_and_of_equals_the_nearest_to_the_base(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_the_best_on_validation_is_chosen_and_of_equals_the_nearest_to_the_base(
     put(run, "adaptation_trials", pa.Table.from_pylist(rows, schema=TABLES["adaptation_trials"].schema))
     weights = [{"0.weight": np.full((4, 4), trial + 1, np.float32)} for trial in range(2)]
     put(run, "adapter_weights", pa.concat_tables([as_rows(trial, one) for trial, one in enumerate(weights)]))
-    best, found = chosen(run.tables())
+    best, found = load_best_trial(run.tables())
     assert (best["trial"], best["share"]) == (1, 0.5)
     assert (found["0.weight"] == 2.0).all()
 

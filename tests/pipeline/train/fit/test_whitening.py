@@ -45,11 +45,11 @@ def test_it_is_the_covariances_negative_power_whatever_the_blocks(monkeypatch: p
     assert tuple(found) == POWERS
     assert 0 < min(POWERS) < max(POWERS) < 1
     spread = (np.cov(queries.T, bias=True) + np.cov(texts.T, bias=True)) / 2
-    spread += whitening.SHRUNK * np.trace(spread) / 6 * np.eye(6)
+    spread += whitening.SHRINKAGE * np.trace(spread) / 6 * np.eye(6)
     fourth = np.linalg.matrix_power(found[0.25].astype(np.float64), 4) @ spread
     np.testing.assert_allclose(fourth / fourth[0, 0], np.eye(6), atol=1e-4)
     assert np.linalg.norm(queries @ found[0.5], axis=1).mean() == pytest.approx(1, abs=1e-5)
-    monkeypatch.setattr(whitening, "_TEXTS", 16)
+    monkeypatch.setattr(whitening, "_TEXTS_PER_BLOCK", 16)
     for power, weight in whitenings(of_vectors(queries, texts)):
         np.testing.assert_allclose(weight, found[power], atol=1e-5)
 

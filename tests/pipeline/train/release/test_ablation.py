@@ -8,8 +8,8 @@ import pytest
 from darklode.pipeline.base.agreement import FOLDS
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.release.ablation import COMPARED, compare
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
+from darklode.pipeline.train.release.ablation import ABLATION_STAGE, compare
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import execute, read
 
@@ -22,9 +22,11 @@ STILL = QUICK.model_copy(update={"learning_rates": (1e-12,), "max_steps": 10, "i
 def test_what_moves_nothing_finds_what_the_base_does(adapted: Adapted, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "out"))
     sources = adapted.base.sources
-    execute(out, PAIRS, lambda _tables, output: adaptation_pairs(sources, output, AdaptSettings()))
+    execute(out, PAIRS_STAGE, lambda _tables, output: adaptation_pairs(sources, output, AdaptSettings()))
     execute(
-        out, COMPARED, lambda tables, output: compare(tables, output, STILL, adapted.base, methods=["linear"], seeds=2)
+        out,
+        ABLATION_STAGE,
+        lambda tables, output: compare(tables, output, STILL, adapted.base, methods=["linear"], seeds=2),
     )
     rows = read(out, "comparison_lists")
     found = {(row["system"], row["seed"], row["query_id"], row["rank"]): row["text_id"] for row in rows}
@@ -46,12 +48,12 @@ def test_without_a_test_query_nothing_is_compared(adapted: Adapted, tmp_path: Pa
     kept = rows.filter(pc.not_equal(rows["split"], "test"))
 
     def untested(_: object, output: Output) -> None:
-        for name, found in zip(PAIRS.writes, (kept, *map(tables.read, PAIRS.writes[1:])), strict=True):
+        for name, found in zip(PAIRS_STAGE.writes, (kept, *map(tables.read, PAIRS_STAGE.writes[1:])), strict=True):
             output.write(name, found)
 
     def work(given: Tables, output: Output) -> None:
         compare(given, output, STILL, adapted.base, methods=["linear"], seeds=1)
 
-    execute(out, PAIRS, untested)
+    execute(out, PAIRS_STAGE, untested)
     with pytest.raises(ArtifactError, match="no test query has a positive"):
-        execute(out, COMPARED, work)
+        execute(out, ABLATION_STAGE, work)

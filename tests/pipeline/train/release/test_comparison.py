@@ -9,7 +9,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, holm
-from darklode.pipeline.train.release.comparison import SUMMED, comparison
+from darklode.pipeline.train.release.comparison import COMPARISON_STAGE, comparison
 from darklode.pipeline.train.release.comparison_page import by_system, deciding, explain_controls
 from darklode.pipeline.train.release.evaluation import MEASURES
 from darklode.schemas.evaluation import EvaluateSettings
@@ -44,7 +44,7 @@ def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measure
         for (system, seed), of in lists.items()
     )
     put(run, "comparison_lists", table.take(pa.array(draws.permutation(table.num_rows))))
-    execute(run, SUMMED, lambda tables, output: comparison(tables, output, EvaluateSettings(), seed=5))
+    execute(run, COMPARISON_STAGE, lambda tables, output: comparison(tables, output, EvaluateSettings(), seed=5))
     found = {(row["system"], row["measure"]): row for row in read(run, "comparison")}
     mine, base = (values["one", 0] + values["one", 1]) / 2, values["base", 0]
     wanted = compare_paired(

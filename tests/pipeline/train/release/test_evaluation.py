@@ -8,8 +8,8 @@ import pytest
 from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.data.pairs import PAIRS
-from darklode.pipeline.train.release.evaluation import TESTED
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE
+from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE
 from helpers.adapted import base_for, build_to_adapt
 from helpers.runs import execute, read
 
@@ -31,7 +31,7 @@ def test_being_asked_again_is_counted(adapted: Adapted, tmp_path: Path) -> None:
         for step in steps(adapted.base, adapted.settings.model_copy(update={"adapt": given})):
             if not (plan := step.plan(out)).is_up_to_date:
                 out.execute(plan, step.execute)
-    manifest = out.manifest(TESTED)
+    manifest = out.manifest(ADAPTER_TEST_STAGE)
     assert manifest is not None
     assert manifest.facts["asked"] == 2
 
@@ -44,15 +44,15 @@ def test_without_a_test_query_no_lift_can_be_shown(adapted: Adapted, tmp_path: P
     first, _, third, fourth = steps(base, adapted.settings)[:4]
     for step in (first, third):
         out.execute(step.plan(out), step.execute)
-    tables = out.tables(*TESTED.reads)
+    tables = out.tables(*ADAPTER_TEST_STAGE.reads)
     rows = tables.read("adaptation_queries")
     kept = rows.filter(pc.not_equal(rows["split"], "test"))
     labels, texts = tables.read("adaptation_labels"), tables.read("adaptation_texts")
 
     def untested(_: object, output: Output) -> None:
-        for name, found in zip(PAIRS.writes, (kept, labels, texts), strict=True):
+        for name, found in zip(PAIRS_STAGE.writes, (kept, labels, texts), strict=True):
             output.write(name, found)
 
-    execute(out, PAIRS, untested)
+    execute(out, PAIRS_STAGE, untested)
     with pytest.raises(ArtifactError, match="no test query has a positive"):
         out.execute(fourth.plan(out), fourth.execute)

@@ -17,10 +17,10 @@ from darklode.pipeline.base.models.precision import rounding
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.heads import Head
-from darklode.pipeline.train.fit.trainable_encoder import START, TrainableEncoder
+from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder
 from darklode.pipeline.train.fit.whitening import whiten
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER as ADAPTER
-from darklode.pipeline.train.release.adapter import FOLDER, SAVED_RECORD
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, SAVED_RECORD
 from darklode.pipeline.train.release.folder import recorded_difference, require_reproducible, save
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
@@ -66,7 +66,7 @@ def test_a_fresh_process_without_darklode_gets_the_same_vectors(adapted: Adapted
     run = decided(adapted, tmp_path / "out", head.state())
     save(run, adapted.base, model_in(adapted.root), QUICK)
     wanted = head.apply_to(adapted.base.queries(["how badu", "how befi"]))
-    found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
+    found = loaded_elsewhere(tmp_path / "out" / ENCODER_FOLDER, tmp_path / "vectors.npy")
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert recorded_difference(run) < 1e-6
     assert run.store.size(f"{ADAPTER}/adapter.safetensors")
@@ -92,7 +92,7 @@ def test_half_precision_is_handed_over_and_checked_before_training(
 def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> None:
     run = decided(adapted, tmp_path / "out", None)
     save(run, adapted.base, model_in(adapted.root), QUICK)
-    found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
+    found = loaded_elsewhere(tmp_path / "out" / ENCODER_FOLDER, tmp_path / "vectors.npy")
     np.testing.assert_allclose(found, adapted.base.queries(["how badu", "how befi"]), atol=1e-6)
     assert run.store.size(f"{ADAPTER}/adapter.safetensors") is None
 
@@ -105,7 +105,7 @@ def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted,
     written = (tmp_path / "out" / SAVED_RECORD).stat().st_mtime_ns
     save(run, adapted.base, model_in(adapted.root), QUICK)
     assert (tmp_path / "out" / SAVED_RECORD).stat().st_mtime_ns == written
-    run.store.delete(f"{FOLDER}/modules.json")
+    run.store.delete(f"{ENCODER_FOLDER}/modules.json")
     save(run, adapted.base, model_in(adapted.root), QUICK)
     assert {name: run.store.read(name) for name in names} == before
 
@@ -123,12 +123,12 @@ def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
     encoder, draws = TrainableEncoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
     weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     began = np.eye(8, dtype=np.float32) + draws.normal(0, 0.3, (8, 8)).astype(np.float32)
-    weights |= {START: began}
+    weights |= {START_TENSOR: began}
     run = decided(adapted, tmp_path / "out", weights)
     save(run, adapted.base, model, adapt)
     encoder.restore(weights, 1.0)
     wanted = encoder.vectors(QuerySet.from_texts(["how badu", "how befi"], adapted.base))
-    found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
+    found = loaded_elsewhere(tmp_path / "out" / ENCODER_FOLDER, tmp_path / "vectors.npy")
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert np.abs(wanted - adapted.base.queries(["how badu", "how befi"])).max() > 1e-2
     alone = sorted(path.name for path in (tmp_path / "out" / ADAPTER).glob("*"))

@@ -9,14 +9,14 @@ import pytest
 from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.data.pairs import PAIRS
-from darklode.pipeline.train.fit.stage import TRAIN
-from darklode.pipeline.train.release.adapter import FOLDER, Adapter, read_record
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, Adapter, read_record
 from darklode.pipeline.train.release.identity import (
-    DATA,
+    DATA_TABLES,
     DEPTH,
-    QUERIES,
-    TEXTS,
+    N_PROBE_QUERIES,
+    N_PROBE_TEXTS,
     fingerprint,
     index_digest,
     mean_shift,
@@ -37,8 +37,8 @@ def test_the_record_names_base_rows_and_probes(shipped: Path) -> None:
     assert facts["data"] == fingerprint(run.tables())
     assert facts["weights"] == weights_hash(run.store)
     (index,) = facts["indexes"]
-    assert (index["run"], index["texts"], len(index["probes"])) == (str(shipped / "run"), 204, TEXTS)
-    assert [len(index["queries"]), {len(one["found"]) for one in index["queries"]}] == [QUERIES, {DEPTH}]
+    assert (index["run"], index["texts"], len(index["probes"])) == (str(shipped / "run"), 204, N_PROBE_TEXTS)
+    assert [len(index["queries"]), {len(one["found"]) for one in index["queries"]}] == [N_PROBE_QUERIES, {DEPTH}]
     assert index["moved"] > 1e-3
 
 
@@ -62,9 +62,9 @@ def test_a_folder_without_a_record_is_no_adapter(tmp_path: Path, run: Run) -> No
         Adapter.open(str(tmp_path))
     run.store.write("adapter.json", b"{ broken")
     assert read_record(run.store) == {}
-    run.store.write(f"{FOLDER}/model", b"1")
+    run.store.write(f"{ENCODER_FOLDER}/model", b"1")
     before = weights_hash(run.store)
-    run.store.write(f"{FOLDER}/model", b"2")
+    run.store.write(f"{ENCODER_FOLDER}/model", b"2")
     assert weights_hash(run.store) != before
 
 
@@ -73,9 +73,9 @@ def trained_on(run: Run, root: Path, tenant: str) -> tuple[str, str]:
     given = AdaptSettings(tenant=tenant, max_steps=50, batch_size=16, learning_rates=(1e-3,))
     base, out = base_for(run, root=root), Run(str(root / f"out-{tenant}"))
     for step in steps(base, settings_for(root).model_copy(update={"adapt": given})):
-        if step.stage in {PAIRS, TRAIN}:
+        if step.stage in {PAIRS_STAGE, TRAIN_STAGE}:
             out.execute(step.plan(out), step.execute)
-    return fingerprint(out.tables(*DATA)), out.tables("adapter_weights").content("adapter_weights")
+    return fingerprint(out.tables(*DATA_TABLES)), out.tables("adapter_weights").content("adapter_weights")
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from darklode.pipeline.train.release import onnx_export
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.folder import save
 from darklode.pipeline.train.release.identity import fingerprint, record
-from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
+from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
 
@@ -41,7 +41,7 @@ np.save(sys.argv[3], InferenceSession(f"{folder}/model.onnx").run([about["output
 
 
 def of_graph_alone(adapter: Adapter, to: Path) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    folder = adapter.store.path(onnx_export.FOLDER)
+    folder = adapter.store.path(onnx_export.ONNX_FOLDER)
     command = [sys.executable, "-c", ALONE, folder, json.dumps(TEXTS), str(to)]
     done = subprocess.run(command, capture_output=True, check=False, env={})
     assert done.returncode == 0, done.stderr.decode()
@@ -73,7 +73,7 @@ def test_merged_lora_is_in_the_graph(adapted: Adapted, tmp_path: Path) -> None:
     weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     run = decided(adapted, tmp_path / "out", weights)
     save(run, adapted.base, model, adapt)
-    record(run, adapted.base, model, read_verdict(run.tables(VERDICT.name)), fingerprint(run.tables()))
+    record(run, adapted.base, model, read_verdict(run.tables(VERDICT_STAGE.name)), fingerprint(run.tables()))
     made = Adapter.open(run.store.url)
     onnx_export.export(made)
     assert same(made, tmp_path)

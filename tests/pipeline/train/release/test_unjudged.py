@@ -9,7 +9,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.factory import Judges
-from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.release.unjudged import (
     NO_JUDGES,
@@ -45,7 +45,7 @@ def judges(source: TrainingSource) -> UnjudgedJudges:
 def asked(folder: Path, source: TrainingSource, lists: dict[tuple[str, str], list[str]] = LISTS) -> Run:
     """What is there when the test queries were asked."""
     run = Run(str(folder))
-    execute(run, PAIRS, lambda _, output: adaptation_pairs([source], output, AdaptSettings()))
+    execute(run, PAIRS_STAGE, lambda _, output: adaptation_pairs([source], output, AdaptSettings()))
     rows = [
         {"tenant": TENANT, "system": system, "query_id": query, "rank": rank, "text_id": text, "score": 1 / rank}
         for (system, query), texts in lists.items()

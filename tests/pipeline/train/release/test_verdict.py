@@ -10,7 +10,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import NoLift
 from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.weights import as_rows
-from darklode.pipeline.train.release.verdict import VERDICT, decide_release, read_verdict, require_lift
+from darklode.pipeline.train.release.verdict import VERDICT_STAGE, decide_release, read_verdict, require_lift
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
 
@@ -49,7 +49,7 @@ def decided(
     for name, rows in (("test_queries", queries), ("adaptation_trials", trials), ("evaluation_pairs", pairs)):
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
     put(run, "adapter_weights", as_rows(0, Head(4, 1).state()))
-    execute(run, VERDICT, decide_release)
+    execute(run, VERDICT_STAGE, decide_release)
     return run
 
 
