@@ -119,8 +119,8 @@ class TrainingSource:
         Args:
             tenant: tenant whose labels are loaded.
             sources: triplet sources to train on; empty: all.
-            min_probability: minimum judge probability of a training positive; `LIKELIHOOD_SQL` handles positives without
-                one. Mined labels have no probability and ignore it.
+            min_probability: minimum judge probability of a training positive; `LIKELIHOOD_SQL` handles positives
+                without one. Mined labels have no probability and ignore it.
         """
         parameters: dict[str, object] = {"tenant": tenant, "sources": list(sources)}
         parameters |= {} if self.mined else {"min_probability": min_probability}
