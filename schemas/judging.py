@@ -18,7 +18,7 @@ class MemberSettings(KindSection):
     kind: KindName = "embedded"
     threshold: Share | Literal["fitted"] = Field(
         0.5,
-        description="Minimum probability of a relevant label (embedded judge: 0.25). fitted: the threshold that agrees "
+        description="Minimum probability of a relevant label (embedded judge: 0.33). fitted: the threshold that agrees "
         "best with judge.human_labels.",
     )
 

@@ -68,7 +68,7 @@ def test_settings_name_kinds_of_a_package(installed: dict[str, str]) -> None:
     assert list(found["retrievers"]) == ["bm25", "shared_words", "long"]
     assert found["retrievers"]["long"] == {"kind": "shared_words", "shortest": 6}
     assert found["judge"]["shortest"] == 4
-    assert found["judge"]["panel"] == [{"kind": "embedded", "threshold": 0.25}]
+    assert found["judge"]["panel"] == [{"kind": "embedded", "threshold": 0.33}]
     assert [term["importance"] for term in found["terms"]] == pytest.approx([0.75, 0.5, 0.75], abs=0.3)
 
 

@@ -272,7 +272,7 @@ def test_a_wrong_file_is_named(tmp_path: Path, text: str, message: str) -> None:
 def test_nested_values_leave_what_they_do_not_name_to_the_kind_that_they_choose(tmp_path: Path) -> None:
     """The embedded judge of the default preset has a threshold of its own, which no other kind inherits."""
     llm = {"kind": "llm", "model": "m", "base_url": "http://h/v1"}
-    assert load_settings().judge.threshold == 0.25
+    assert load_settings().judge.threshold == 0.33
     assert load_settings(values={"judge": llm}) == load_settings(assignments=LLM)
     assert load_settings(values={"judge": llm}).judge.threshold == 0.5
     assert load_settings("local", values={"judge": {"human_labels": "labels.csv"}}).judge.threshold == "fitted"

@@ -16,7 +16,7 @@ class EmbeddedSettings(JudgeKind):
 
     kind: Literal["embedded"] = "embedded"
     threshold: Share | Literal["fitted"] = Field(
-        0.25,
+        0.33,
         description="Minimum probability of a relevant label; low, because the scorer gives few candidates more.",
     )
 

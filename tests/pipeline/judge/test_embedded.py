@@ -123,7 +123,7 @@ def test_fitting_again_gives_the_same_id_and_replies() -> None:
 def test_the_id_names_the_method_and_changes_with_the_corpus_and_the_settings() -> None:
     ids = {JUDGE.judge_id, fitted([*CORPUS, "one more"]).judge_id, fitted(CORPUS, threshold=0.4).judge_id}
     assert len(ids) == 3
-    assert all(judge_id.startswith("embedded-2:") for judge_id in ids)
+    assert all(judge_id.startswith("embedded-3:") for judge_id in ids)
 
 
 def test_the_id_tells_corpora_apart_that_differ_in_a_word_only() -> None:
