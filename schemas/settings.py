@@ -97,6 +97,10 @@ class IngestSettings(Section):
     )
 
 
+DOCUMENTS_LANGUAGES = "documents"
+"""Value of `clean.language`: keep the languages that the documents are written in."""
+
+
 class CleanSettings(Section):
     """Filters of the queries."""
 
@@ -104,13 +108,15 @@ class CleanSettings(Section):
     noise: bool = Field(True, description="Drop code, stack traces, log lines, test strings and empty queries.")
     mask_personal_data: MaskPersonalData = True
     min_percentile: float = Field(
-        25, ge=0, le=100, description="Drop queries with fewer words than this percentile (DevRev-Search, 3.1: 25)."
+        5, ge=0, le=100, description="Drop queries with fewer words than this percentile (DevRev-Search, 3.1: 25)."
     )
     max_percentile: float = Field(
-        75, ge=0, le=100, description="Drop queries with more words than this percentile (DevRev-Search, 3.1: 75)."
+        95, ge=0, le=100, description="Drop queries with more words than this percentile (DevRev-Search, 3.1: 75)."
     )
     language: str | tuple[str, ...] | None = Field(
-        "en", description="Language or languages to keep, as ISO 639 codes, such as [en, zh]. null: all."
+        DOCUMENTS_LANGUAGES,
+        description="Language or languages to keep, as ISO 639 codes, such as [en, zh]. documents: those that at least "
+        "5 % of the tenant's documents are written in. null: all.",
     )
     language_threshold: Share = Field(
         0.8,
@@ -136,8 +142,15 @@ class CleanSettings(Section):
         return self
 
     @property
+    def detects_languages(self) -> bool:
+        """Whether the languages to keep are those of the documents."""
+        return self.language == DOCUMENTS_LANGUAGES
+
+    @property
     def languages(self) -> tuple[str, ...]:
-        """The languages to keep; empty if all are kept."""
+        """The languages to keep; empty if all are kept, or those of the documents."""
+        if self.detects_languages:
+            return ()
         return (self.language,) if isinstance(self.language, str) else self.language or ()
 
 

@@ -131,8 +131,7 @@ def show_next_steps(run: Run, commands: Mapping[str, str]) -> None:
 
 
 TRIPLETS_PRESET_NOTE = (
-    "If you only need triplets, --preset triplets keeps more queries: lengths from the 5th to the 95th percentile, "
-    "without cluster sampling."
+    "If you only need triplets, --preset triplets keeps all distinct queries, without cluster sampling."
 )
 
 

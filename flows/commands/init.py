@@ -172,7 +172,10 @@ def init(
     judge_model: Annotated[str | None, typer.Option(metavar="NAME", help="Model of the judge on this server.")] = None,
     language: Annotated[
         str | None,
-        typer.Option(metavar="CODES", help="Languages of the queries, e.g. en or en,zh; empty: all languages."),
+        typer.Option(
+            metavar="CODES",
+            help="Languages of the queries, e.g. en or en,zh; empty: all. Default: those of the documents.",
+        ),
     ] = None,
     license_: Annotated[
         str | None, typer.Option("--license", metavar="NAME", help="License of documents and queries, e.g. cc-by-4.0.")
@@ -190,9 +193,7 @@ def init(
     root = ask("runs", runs, "Parent folder of the runs (folder or s3://bucket/prefix)", "runs").rstrip("/")
     chosen = ask.sources(sources, columns or [])
     chosen |= _judge(ask, judge_url, judge_model)
-    likely = _likely_languages(sources["queries"], chosen) if language is None else None
-    codes = ask("language", language, "Languages of the queries (e.g. en or en,zh; empty: all)", likely)
-    chosen |= {"clean.language": _languages(codes)} if codes != "en" else {}
+    chosen |= {"clean.language": _languages(language)} if language is not None else {}
     license_name = ask("license", license_, "License of documents and queries", "unknown")
     chosen |= {"card.license": license_name} if license_name != "unknown" else {}
     sources |= {
@@ -201,28 +202,6 @@ def init(
     }
     paths = {name: _relative_path(file, value) for name, value in sources.items() if value}
     _write(file, settings_file(str(file), paths, preset or DEFAULT_PRESET, chosen))
-
-
-def _likely_languages(queries: str, chosen: Mapping[str, Any]) -> str:
-    """Detect the languages of the queries, comma-separated; `en` if detection is impossible.
-
-    Raises:
-        InputError: the queries cannot be read with the chosen settings.
-    """
-    if not queries or "://" in queries:
-        return "en"
-    from darklode.pipeline.ingest.input_check import first_queries
-    from darklode.pipeline.prepare.language import languages_of
-
-    settings = load_settings(
-        assignments=[f"{key}={_value(value)}" for key, value in chosen.items() if "ingest." in key]
-    )
-    shares = languages_of(first_queries(queries, settings.ingest))
-    if shares and list(shares) != ["en"]:
-        detected = ", ".join(f"{share:.0%} {name}" for name, share in shares.items())
-        line = f"{queries}: detected query languages: {detected}; --language overrides them"
-        console.print(printable(line), soft_wrap=True)
-    return ",".join(shares) or "en"
 
 
 def _languages(codes: str) -> list[str] | str | None:

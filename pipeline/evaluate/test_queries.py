@@ -70,7 +70,7 @@ def of_a_build(tables: Tables, output: Output) -> None:
     output.write("test_queries", queries)
     output.write("test_labels", labels)
     unanswered = held_out - queries.num_rows
-    dropped = {"no relevant chunk": unanswered} if unanswered else {}
+    dropped = {"no positive found": unanswered} if unanswered else {}
     output.count(FunnelStep("test_queries", "queries", held_out, "queries", queries.num_rows, dropped))
 
 

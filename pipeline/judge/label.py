@@ -49,7 +49,7 @@ QUERY_OUTCOMES_SQL = """
     outcomes AS (
         SELECT CASE WHEN answered THEN 'answered' WHEN candidates IS NULL THEN 'no candidate found'
                     WHEN labelled < candidates THEN 'no positive among the labelled candidates'
-                    ELSE 'no relevant candidate' END AS outcome
+                    ELSE 'no positive found' END AS outcome
         FROM queries LEFT JOIN candidate_counts USING (tenant, query_id)
         LEFT JOIN answered_queries USING (tenant, query_id)
     )

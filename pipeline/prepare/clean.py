@@ -85,7 +85,7 @@ def _remedy(step: str, steps: Mapping[str, Counter[str]], settings: CleanSetting
     """Sentence on the setting that loosens a step; empty for an unknown step."""
     if step == "clean.language":
         language = steps[step].most_common(1)[0][0].removeprefix(f"{LANGUAGE_REASON} ")
-        language_list = ", ".join(settings.languages)
+        language_list = ", ".join(settings.languages) or "the languages of the documents"
         return (
             f"clean.language keeps {language_list}: set clean.language={language}, or null to keep every language; or "
         )

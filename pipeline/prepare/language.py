@@ -4,6 +4,7 @@ Short queries are often misidentified: "garage door seals" is Dutch with probabi
 documents of a kept language is unlikely to be in another.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -32,6 +33,9 @@ MAX_SCORE = 0.9
 
 MAX_CHARACTERS = 80
 """Number of characters at the start of a text that are passed to fastText."""
+
+MIN_DOCUMENT_SHARE = 0.05
+"""Minimum share of a tenant's documents for a language to be kept: a few misidentified documents open no language."""
 
 N_CANDIDATES = 5
 """Languages per query considered if the identification is in doubt."""
@@ -63,12 +67,19 @@ def drop_other_languages(queries: pa.Table, settings: CleanSettings, tables: Tab
     Args:
         queries: queries with tenant and text.
         settings: languages to keep; if all are kept, no document is read.
-        tables: holds `documents`.
+        tables: holds `documents`; their languages are kept, if the settings name none.
     """
     languages, scores = identify_languages(flat(queries["text"]))
-    if settings.languages:
-        is_kept = pc.is_in(languages, pa.array(settings.languages)).to_numpy(zero_copy_only=False)
-        probability = _probability(queries, is_kept, scores, tables, settings)
+    if settings.languages or settings.detects_languages:
+        document_languages = _document_languages(tables, settings.language_threshold)
+        kept = _kept_languages(document_languages, queries, settings)
+        is_kept = _is_kept(queries["tenant"], languages, kept)
+        is_foreign_document = pc.and_not(
+            document_languages["is_certain"],
+            pa.array(_is_kept(document_languages["tenant"], document_languages["language"], kept)),
+        )
+        strangers = document_languages.filter(is_foreign_document).select(["tenant", "doc_id"])
+        probability = _probability(queries, is_kept, scores, tables, strangers)
         is_foreign = ~is_kept & (probability >= settings.language_threshold)
     else:
         is_kept = scores >= settings.language_threshold
@@ -120,7 +131,7 @@ def _beginnings(texts: pa.StringArray) -> list[str]:
 
 
 def _probability(
-    queries: pa.Table, is_kept: NDArray[np.bool_], scores: NDArray[np.float32], tables: Tables, settings: CleanSettings
+    queries: pa.Table, is_kept: NDArray[np.bool_], scores: NDArray[np.float32], tables: Tables, strangers: pa.Table
 ) -> NDArray[np.float64]:
     """Probability that each query is in its identified, foreign language, given how many words documents contain.
 
@@ -133,9 +144,9 @@ def _probability(
         is_kept: whether the identified language is kept, shape (n_queries,).
         scores: probability of the identification, same shape.
         tables: holds `documents`.
-        settings: languages to keep.
+        strangers: ids of the documents in other languages; their words are ignored.
     """
-    words, known_words = _count_known_words(queries, tables, settings).T
+    words, known_words = _count_known_words(queries, tables, strangers).T
     share = np.full(len(words), KNOWN_SHARE_IF_FOREIGN)
     for rows in rows_by(queries["tenant"]):
         certain = rows[is_kept[rows] & (scores[rows] >= CERTAIN_SCORE)]
@@ -148,27 +159,62 @@ def _probability(
     return probability
 
 
-def _count_known_words(queries: pa.Table, tables: Tables, settings: CleanSettings) -> NDArray[np.int64]:
+def _count_known_words(queries: pa.Table, tables: Tables, strangers: pa.Table) -> NDArray[np.int64]:
     """Number of words of each query, and how many of them documents contain: shape (n, 2)."""
     numbered_queries = queries.select(["tenant", "text"]).append_column("row", pa.array(np.arange(queries.num_rows)))
     with tables.connect() as connection:
         connection.register("queries", numbered_queries)
-        connection.register("foreign_documents", _foreign_documents(tables, settings))
+        connection.register("foreign_documents", strangers)
         rows = connection.sql(_KNOWN_WORD_COUNTS_SQL).to_arrow_table()
     counts = np.zeros((queries.num_rows, 2), np.int64)
     counts[rows["row"].to_numpy()] = np.column_stack([rows["words"].to_numpy(), rows["known"].to_numpy()])
     return counts
 
 
-def _foreign_documents(tables: Tables, settings: CleanSettings) -> pa.Table:
-    """Ids of documents in languages that are not kept; their words are ignored when query words are looked up."""
-    documents = [DOCUMENTS.empty().select(["tenant", "doc_id"])]
+def _document_languages(tables: Tables, threshold: float) -> pa.Table:
+    """Identified language of each document: tenant, doc_id, language, and whether its probability is at least
+    `threshold` (is_certain).
+    """
+    ids = DOCUMENTS.empty().select(["tenant", "doc_id"])
+    documents = [
+        ids.append_column("language", pa.array([], pa.string())).append_column("is_certain", pa.array([], pa.bool_()))
+    ]
     for batch in tables.batches("documents", ["tenant", "doc_id", "text"], BATCH_ROWS):
         languages, scores = identify_languages(flat(batch["text"]))
-        is_kept = pc.is_in(languages, pa.array(settings.languages))
-        is_foreign = pc.and_not(pa.array(scores >= settings.language_threshold), is_kept)
-        documents.append(batch.select(["tenant", "doc_id"]).filter(is_foreign))
+        identified = batch.select(["tenant", "doc_id"]).append_column("language", languages)
+        documents.append(identified.append_column("is_certain", pa.array(scores >= threshold)))
     return pa.concat_tables(documents)
+
+
+def _kept_languages(document_languages: pa.Table, queries: pa.Table, settings: CleanSettings) -> dict[str, set[str]]:
+    """Languages to keep by tenant: those of the settings, or those of at least `MIN_DOCUMENT_SHARE` of the documents.
+
+    A tenant none of whose documents could be identified with certainty has no entry: all languages are kept.
+    """
+    tenants = pc.unique(queries["tenant"]).to_pylist()
+    if settings.languages:
+        return {tenant: set(settings.languages) for tenant in tenants}
+    certain = document_languages.filter(document_languages["is_certain"])
+    counts = certain.group_by(["tenant", "language"]).aggregate([("doc_id", "count")]).to_pylist()
+    totals = Counter[str]()
+    for row in counts:
+        totals[row["tenant"]] += row["doc_id_count"]
+    kept: dict[str, set[str]] = {}
+    for row in counts:
+        if row["doc_id_count"] >= MIN_DOCUMENT_SHARE * totals[row["tenant"]]:
+            kept.setdefault(row["tenant"], set()).add(row["language"])
+    return kept
+
+
+def _is_kept(
+    tenants: pa.ChunkedArray, languages: pa.Array | pa.ChunkedArray, kept: Mapping[str, set[str]]
+) -> NDArray[np.bool_]:
+    """Whether each row's language is kept for its tenant, shape (n_rows,); true for tenants without an entry."""
+    pairs = pc.binary_join_element_wise(tenants, languages, "\x00")
+    kept_pairs = [f"{tenant}\x00{language}" for tenant, names in kept.items() for language in sorted(names)]
+    is_listed = pc.is_in(pairs, pa.array(kept_pairs, pa.string()))
+    is_open = pc.invert(pc.is_in(tenants, pa.array(list(kept), pa.string())))
+    return np.asarray(pc.or_(is_listed, is_open))
 
 
 def _query_languages(queries: pa.Table, languages: pa.StringArray, is_certain: NDArray[np.bool_]) -> pa.Array:

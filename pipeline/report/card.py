@@ -92,12 +92,22 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
     """
     outdated = is_stale(run)
     with all_tables(run).open_local() as tables:
+        languages = _languages(tables, settings)
         notices = [*_warnings(tables, warnings), *([STALE_REVIEW_WARNING] if outdated else [])]
         card_tables = [*_tables(run, tables, settings), *([] if outdated else _validation(tables))]
-    language = () if settings.clean.keep_all else settings.clean.languages
-    front_matter = {"language": [*language], **TASK_CATEGORIES, "size_categories": [_size(tables.rows("chunks"))]}
+    front_matter = {"language": languages, **TASK_CATEGORIES, "size_categories": [_size(tables.rows("chunks"))]}
     text = document([_title(run, settings), *notices], card_tables, closing(run, settings, READING_NOTES))
     return _card(run, settings, text, front_matter, _configs(run))
+
+
+def _languages(tables: Tables, settings: Settings) -> list[str]:
+    """Languages that cleaning made sure of: those of the settings, or found in the kept queries; none if all may be."""
+    if settings.clean.keep_all or settings.clean.language is None:
+        return []
+    if settings.clean.detects_languages:
+        parameters = (settings.clean.language_threshold,)
+        return list(statistics.languages(tables, *parameters)["language"].to_pylist())
+    return list(settings.clean.languages)
 
 
 CONFIGS = {"corpus": "chunks", "queries": "queries", "qrels": "qrels", "triplets": "triplets"}

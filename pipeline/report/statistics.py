@@ -62,6 +62,13 @@ def sampling_note(run: Run) -> str:
     )
 
 
+languages = Statistic("""
+    SELECT language FROM cleaned_queries WHERE language_score >= $1 GROUP BY language
+    HAVING count(*) >= 0.05 * (SELECT count(*) FROM cleaned_queries WHERE language_score >= $1)
+    ORDER BY count(*) DESC, language
+""")
+"""Languages of at least 5 % of the kept queries whose language is certain (probability of at least `$1`)."""
+
 missing_probabilities = Statistic("""
     SELECT no_probability AS reason, count(*) AS verdicts,
            (SELECT count(*) FROM verdicts WHERE relevant IS NOT NULL) AS labels

@@ -27,9 +27,11 @@ def test_every_preset_loads_and_names_its_retrievers(name: str) -> None:
 
 def test_triplets_keep_more_queries_than_the_paper_and_differ_in_nothing_else() -> None:
     more, paper = load_settings("triplets"), load_settings("devrev").clean
-    kept = {"min_percentile": 5.0, "max_percentile": 95.0, "max_per_cluster": 0}
-    assert more == load_settings().model_copy(update={"clean": load_settings().clean.model_copy(update=kept)})
+    ours = load_settings().clean
+    assert more == load_settings().model_copy(update={"clean": ours.model_copy(update={"max_per_cluster": 0})})
+    assert (ours.min_percentile, ours.max_percentile, ours.language) == (5, 95, "documents")
     assert (paper.min_percentile, paper.max_percentile, paper.max_per_cluster) == (25, 75, 1)
+    assert paper.language == "en"
 
 
 def test_the_papers_adaptation_is_followed_to_the_letter() -> None:
@@ -215,7 +217,7 @@ def test_a_setting_three_levels_down() -> None:
         ("clean.min_percentile=.nan", "clean.min_percentile: "),
         ("pool.retrievers=[1]", "pool.retrievers: Input should be a valid string (got 1)"),
         ("chunk.overlap=900", "chunk: overlap 900 must be smaller than size 500"),
-        ("clean.max_percentile=20", "clean: min_percentile 25 must be below max_percentile 20.0"),
+        ("clean.max_percentile=4", "clean: min_percentile 5 must be below max_percentile 4.0"),
         ("clean=3", "clean is a section; set clean.<key>"),
         ("ingest.documents=jsonl", "ingest.documents is a section; set ingest.documents.<key>"),
         ("clean.language", "--set takes section.key=value, not 'clean.language'"),

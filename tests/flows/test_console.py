@@ -62,7 +62,7 @@ def test_at_80_columns_no_word_is_broken_and_no_line_is_longer(
     reason = "less likely than triplets.min_probability 389"
     counts = {"step": ["ingest.documents", "answers"], "in": [41_813, 338], "out": [726_039, 255]}
     show(
-        pa.table(counts | {"of": ["rows", "queries with a positive"], "dropped": [reason, "no relevant candidate 80"]}),
+        pa.table(counts | {"of": ["rows", "queries with a positive"], "dropped": [reason, "no positive found 80"]}),
         "F",
     )
     show_records(pa.table({"query": ["how to " * 30], "hardest negative": ["a `code` [b] " * 9]}), "T")

@@ -162,13 +162,18 @@ def questions(file: Path, **copies: int) -> Path:
 @pytest.mark.parametrize(
     ("copies", "settings", "said"),
     [
-        ({"de": 2}, [], ["100% de among the queries, but clean.language keeps only en", "clean.language=de,"]),
-        ({"de": 1}, [], ["% de among the queries, but clean.language keeps only en"]),
-        ({"de": 2, "en": 2}, [], ["clean.language=[en, de], or null for every language"]),
+        (
+            {"de": 2},
+            ["clean.language=en"],
+            ["100% de among the queries, but clean.language keeps only en", "clean.language=de,"],
+        ),
+        ({"de": 1}, ["clean.language=en"], ["% de among the queries, but clean.language keeps only en"]),
+        ({"de": 2, "en": 2}, ["clean.language=en"], ["clean.language=[en, de], or null for every language"]),
         ({"de": 2, "en": 2}, ["clean.language=[de, en]"], []),
         ({"de": 2}, ["clean.language=null"], []),
         ({"de": 2}, ["clean.keep_all=true"], []),
-        ({"en": 2}, [], []),
+        ({"en": 2}, ["clean.language=en"], []),
+        ({"de": 2}, [], []),
     ],
 )
 def test_the_language_of_the_queries_is_told_where_cleaning_would_drop_it(

@@ -43,7 +43,7 @@ def test_every_setting_says_what_it_means() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"clean": {"min_percentile": 75}}, "min_percentile 75.0 must be below max_percentile 75"),
+        ({"clean": {"min_percentile": 95}}, "min_percentile 95.0 must be below max_percentile 95"),
         ({"chunk": {"overlap": 500}}, "overlap 500 must be smaller than size 500"),
         ({"labels": {"human_overrides": True}}, "labels.human_overrides needs judge.human_labels"),
     ],
@@ -56,7 +56,7 @@ def test_settings_that_contradict_one_another_are_refused(given: dict[str, Any],
 @pytest.mark.parametrize(
     "given",
     [
-        {"clean": {"min_percentile": 74.9}},
+        {"clean": {"min_percentile": 94.9}},
         {"chunk": {"overlap": 499}},
         {"labels": {"human_overrides": True}, "judge": {"human_labels": "labels.csv"}},
     ],

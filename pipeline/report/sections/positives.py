@@ -45,8 +45,8 @@ SECTION = FigureSection(
         Figure(
             "positives-per-query",
             "Positives per query",
-            "Queries by number of relevant candidates. Queries at 0 have no answer in the corpus, or it was not "
-            "found; the last bin contains all above 30.",
+            "Queries by number of relevant candidates. At 0 no positive was found: the corpus has no answer, the "
+            "retrievers did not find it, or the judge did not recognize it. The last bin contains all above 30.",
             sql_source(POSITIVES_PER_QUERY_SQL),
             _positives,
             ("queries", "qrels"),

@@ -39,7 +39,7 @@ def test_a_build_prints_what_came_in_what_came_out_and_where_it_is(sample_run: S
     assert re.search(r"^clean\.language +\d+ +\d+ +queries +language \w\w \d+", printed, re.M)
     assert re.search(r"^length +\d+ +0\.\d+ +clean\.min_percentile, clean\.max_percentile$", printed, re.M)
     assert re.search(r"mean cosine distance of 0\.\d\d to the kept query", printed)
-    assert "--preset triplets keeps more queries" in printed
+    assert "--preset triplets keeps all distinct queries" in printed
     assert re.search(r"^bm25 +[01]\.\d{3} +[01]\.\d{3}", printed, re.M)
     assert re.search(r"^retriever +@10 +@60 +@420 +95 %", printed, re.M)
     shallow = re.findall(r"^(?:bm25|ppmi|character|\w+_feedback) +([01]\.\d{3})", printed, re.M)

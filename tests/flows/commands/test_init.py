@@ -202,11 +202,12 @@ def _until(terminal: int, text: str) -> str:
     return seen
 
 
-@pytest.mark.parametrize(("option", "language"), [([], "de"), (["--language", "en"], "en"), (["--language", ""], None)])
-def test_the_language_of_the_queries_is_found(call: Call, data: Path, option: list[str], language: str | None) -> None:
-    rows = "".join(f"Wie kann ich die Rechnung Nummer {n} herunterladen,1\n" for n in range(20))
-    (data / "german.csv").write_text(f"search_term,n\n{rows}")
-    shown = call("init", "--docs", "handbook", "--queries", "german.csv", *option)
+@pytest.mark.parametrize(
+    ("option", "language"), [([], "documents"), (["--language", "en"], "en"), (["--language", ""], None)]
+)
+def test_languages_are_those_of_the_documents_unless_named(
+    call: Call, data: Path, option: list[str], language: str | None
+) -> None:
+    shown = call("init", "--docs", "handbook", "--queries", SAMPLE, *option)
     assert (shown.code, shown.err) == (0, "")
-    assert ("detected query languages: 100% de" in shown.out) == (not option)
     assert load_settings(config=data / "darklode.yaml").clean.language == language

@@ -29,7 +29,7 @@ def test_a_build_gives_its_test_split_with_labels_and_shared_positives(tmp_path:
     assert len(labels) == 2 * 2 * 7  # those not relevant, too: they are judged
     assert not read(run, "test_texts")
     (step,) = run.manifests()["test_queries"].funnel
-    assert (step.rows_in, step.rows_out, step.dropped) == (16, 14, {"no relevant chunk": 2})
+    assert (step.rows_in, step.rows_out, step.dropped) == (16, 14, {"no positive found": 2})
 
 
 def test_a_build_without_positives_in_its_test_split_is_refused(tmp_path: Path) -> None:

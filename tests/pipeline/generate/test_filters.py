@@ -41,7 +41,9 @@ def sieved(folder: Path, queries: Mapping[str, str | None], *, copies: bool = Fa
     execute(
         run,
         FILTER_STAGE,
-        lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=copies),
+        lambda tables, output: filter_generated(
+            tables, output, CleanSettings(language="en"), run.tables(), copies=copies
+        ),
     )
     return run
 

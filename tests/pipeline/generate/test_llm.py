@@ -170,7 +170,9 @@ def test_an_answer_in_another_language_is_sieved(tmp_path: Path) -> None:
     execute(
         run,
         FILTER_STAGE,
-        lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=False),
+        lambda tables, output: filter_generated(
+            tables, output, CleanSettings(language="en"), run.tables(), copies=False
+        ),
     )
     written_ = {row["query_id"]: row["text"] for row in read(run, "written_queries")}
     found = {written_[row["query_id"]]: row["reason"] for row in read(run, "filtered_queries")}

@@ -91,7 +91,7 @@ def test_a_query_that_nothing_answers_is_an_outcome_of_its_own(run: Run) -> None
     outcomes = {
         "no candidate found": 1,
         "no positive among the labelled candidates": 1,
-        "no relevant candidate": 1,
+        "no positive found": 1,
     }
     asked = FunnelStep("answers", "queries", 5, "queries with a positive", 2, outcomes)
     assert labelled(given(run)).funnel[1] == asked
@@ -99,7 +99,7 @@ def test_a_query_that_nothing_answers_is_an_outcome_of_its_own(run: Run) -> None
 
 def test_people_may_answer_a_query_that_the_judge_leaves_without_an_answer(run: Run) -> None:
     step = labelled(given(run, [("a", "q2", "c1", 1)]), human_overrides=True).funnel[1]
-    assert (step.rows_out, step.dropped.get("no relevant candidate")) == (3, None)
+    assert (step.rows_out, step.dropped.get("no positive found")) == (3, None)
 
 
 def test_without_human_labels_nothing_is_overruled(run: Run) -> None:

@@ -18,6 +18,9 @@ GERMAN = [
     "Kundenportal eigene Domain",
     "wo finde ich die Einstellungen meines Kontos",
 ]
+GUIDE = (
+    f"This page explains how the settings of your account work and what you can do when it fails. {'. '.join(ENGLISH)}"
+)
 DOORS = "garage door seals"
 """Dutch to fastText's lid.176, with a probability of .84."""
 
@@ -50,6 +53,27 @@ def test_another_tenants_documents_say_nothing(run: Run) -> None:
     corpus = ours.set_column(0, ours.schema.field("tenant"), tenants)
     cleaned(run, [*ENGLISH, DOORS], ["a"] * 5, language="en", corpus=corpus)
     assert DOORS not in texts_of(run)
+
+
+def test_by_default_each_tenant_keeps_the_languages_of_its_documents(run: Run) -> None:
+    german = " ".join(GERMAN)
+    corpus = documents(doc_id=["a", "b", "c"], text=[GUIDE, german, GUIDE])
+    corpus = corpus.set_column(0, corpus.schema.field("tenant"), pa.array(["both", "both", "one"]))
+    texts = [ENGLISH[0], GERMAN[0], *ENGLISH[1:], GERMAN[2]]
+    cleaned(run, texts, ["both", "both", *["one"] * 4], language="documents", corpus=corpus)
+    assert reasons(run) == {GERMAN[2]: "language de"}
+
+
+def test_a_few_documents_in_another_language_open_no_language(run: Run) -> None:
+    texts = [*[f"{GUIDE} {number}" for number in range(30)], GERMAN[0]]
+    corpus = documents(doc_id=[str(number) for number in range(31)], text=texts)
+    cleaned(run, [*ENGLISH, GERMAN[2]], language="documents", corpus=corpus)
+    assert texts_of(run) == ENGLISH
+
+
+def test_where_no_document_can_be_identified_all_languages_are_kept(run: Run) -> None:
+    cleaned(run, [ENGLISH[0], GERMAN[0]], language="documents", corpus=documents(doc_id=["a"], text=["x1 y2"]))
+    assert texts_of(run) == [ENGLISH[0], GERMAN[0]]
 
 
 def test_without_documents_the_identification_decides(run: Run) -> None:

@@ -147,7 +147,13 @@ def test_changed_settings_and_the_licence_are_named(finished: Run) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "language"),
-    [({}, ["en"]), ({"language": ["en", "zh"]}, ["en", "zh"]), ({"language": None}, None), ({"keep_all": True}, None)],
+    [
+        ({}, None),
+        ({"language": "en"}, ["en"]),
+        ({"language": ["en", "zh"]}, ["en", "zh"]),
+        ({"language": None}, None),
+        ({"keep_all": True}, None),
+    ],
 )
 def test_a_language_is_only_named_where_cleaning_made_sure_of_it(
     changes: dict[str, object], language: list[str] | None, run: Run
