@@ -200,7 +200,11 @@ TextForm = Literal["title_heading_text", "text"]
 class TripletSettings(Section):
     """Training triplets: positives and mined hard negatives."""
 
-    min_probability: MinProbability = 0.6
+    min_probability: MinProbability = 0.5
+    keep_best: bool = Field(
+        True,
+        description="Keep a query's most probable positive even if all of its positives are below min_probability.",
+    )
     min_letters: int = Field(
         15,
         ge=0,

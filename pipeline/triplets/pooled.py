@@ -1,6 +1,6 @@
 """The stage `triplets`: training triplets, each a query, one of its positives, and hard negatives of the query.
 
-The stage is a chain of SQL statements on temporary tables, each explained above it, in the order of `make_triplets`.
+The stage is a chain of SQL statements on temporary tables, which `pooled_sql` holds and explains.
 """
 
 from collections import Counter
@@ -15,12 +15,30 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.chunk_texts import TEXT_FORMS_SQL
-from darklode.pipeline.base.doubtful_labels import LIKELIHOOD_SQL
 from darklode.pipeline.base.sharding import Pieces, Spread, here
+from darklode.pipeline.triplets.pooled_sql import (
+    CHUNKS_VIEW_SQL,
+    COUNT_LEFT_OUT_SQL,
+    HELD_OUT_TEXTS_SQL,
+    JUDGED_NEGATIVES_SQL,
+    LABELLED_CHUNKS_SQL,
+    MINED_CANDIDATES_SQL,
+    NEEDED_CHUNKS_SQL,
+    NEGATIVES_SQL,
+    NUMBERED_TRIPLETS_SQL,
+    POSITIVES_SQL,
+    RELEVANT_DOCUMENTS_SQL,
+    RELEVANT_TEXTS_SQL,
+    SHARD_QUERIES_SQL,
+    SHARD_VIEW_SQL,
+    SHORT_TEXTS_SQL,
+    TEXTS_SQL,
+    TRIPLETS_OF_BLOCK_SQL,
+)
 from darklode.schemas.settings import TextForm, TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 10, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage("triplets", 11, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
 
 SPLITS = ("train", "validation")
 BLOCK_ROWS = 4096  # triplets whose texts are joined at a time; bounds the memory that texts take
@@ -29,209 +47,6 @@ _QUERY_TABLES = ("rankings", "pool", "verdicts", "qrels")  # tables whose rows b
 
 SHARD_QUERIES = 1024
 """Minimum number of queries in a shard: each shard reads all tables, so small shards cost more than they save."""
-
-# A shard's view of the tables: its contiguous share of the queries, and the texts that they may need.
-SHARD_QUERIES_SQL = """
-    CREATE TEMP TABLE shard_queries AS SELECT tenant, query_id FROM (
-        SELECT tenant, query_id, ntile($shards) OVER (ORDER BY split, tenant, query_id) AS shard
-        FROM queries WHERE split <> 'test'
-    ) WHERE shard = $shard
-"""
-SHARD_VIEW_SQL = "CREATE VIEW {table} AS SELECT * FROM every_{table} SEMI JOIN shard_queries USING (tenant, query_id)"
-NEEDED_CHUNKS_SQL = """
-    CREATE TEMP TABLE needed_chunks AS
-    SELECT tenant, chunk_id FROM pool UNION SELECT tenant, chunk_id FROM rankings
-    UNION SELECT tenant, chunk_id FROM every_qrels WHERE relevance > 0
-"""
-CHUNKS_VIEW_SQL = "CREATE VIEW chunks AS SELECT * FROM every_chunks SEMI JOIN needed_chunks USING (tenant, chunk_id)"
-
-# Chunks with the same `text_hash` have the same text, and count as one.
-TEXTS_SQL = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
-
-# Positives of test queries are excluded from train and validation, those of validation queries from train. Chunks with
-# equal text count as one.
-HELD_OUT_TEXTS_SQL = """
-    CREATE TEMP TABLE held_out_texts AS
-    SELECT tenant, text_hash, bool_or(split = 'test') AS in_test, bool_or(split = 'validation') AS in_validation
-    FROM every_qrels JOIN queries USING (tenant, query_id) JOIN texts USING (tenant, chunk_id)
-    WHERE $apart AND relevance > 0 GROUP BY tenant, text_hash
-"""
-
-# `min_probability` applies to judge labels with a probability, or marked as doubtful; human labels, and labels without
-# a probability, pass.
-LABELLED_CHUNKS_SQL = f"""
-    CREATE TEMP TABLE labelled_chunks AS
-    SELECT tenant, query_id, chunk_id, text_hash, split, fused_score, source, relevance, probability,
-           source <> 'human' AND coalesce({LIKELIHOOD_SQL} < CAST($min_probability AS FLOAT), false) AS unlikely,
-           coalesce(in_test OR (split = 'train' AND in_validation), false) AS held_out
-    FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
-    JOIN texts USING (tenant, chunk_id) LEFT JOIN verdicts USING (tenant, query_id, chunk_id)
-    LEFT JOIN held_out_texts USING (tenant, text_hash)
-    WHERE split <> 'test'
-"""
-
-# One row per relevant text: duplicates share one label, human before judge, relevant before not relevant.
-RELEVANT_TEXTS_SQL = """
-    CREATE TEMP TABLE relevant_texts AS
-    WITH distinct_texts AS (
-        SELECT * FROM labelled_chunks QUALIFY row_number() OVER (
-            PARTITION BY tenant, query_id, text_hash
-            ORDER BY source, relevance = 0, unlikely, relevance DESC, probability DESC NULLS LAST, fused_score DESC,
-                     chunk_id
-        ) = 1
-    )
-    SELECT *, row_number() OVER (
-        PARTITION BY tenant, query_id, unlikely OR held_out
-        ORDER BY source, relevance DESC, probability DESC NULLS LAST, fused_score DESC, chunk_id
-    ) AS positive_rank FROM distinct_texts WHERE relevance > 0
-"""
-
-# Letters and digits outside Markdown headings and links; a CJK character counts as three letters.
-HEADINGS_AND_LINKS = r"(?m)^[ \t]*#{1,6}[ \t].*$|!?\[[^\]]*\]\([^)]*\)|https?://\S+"
-NOT_CJK = r"[^\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"
-SHORT_TEXTS_SQL = rf"""
-    CREATE TEMP TABLE short_texts AS
-    WITH contents AS (
-        SELECT tenant, query_id, chunk_id, regexp_replace(text, '{HEADINGS_AND_LINKS}', ' ', 'g') AS content
-        FROM relevant_texts JOIN chunks USING (tenant, chunk_id)
-        WHERE NOT unlikely AND NOT held_out AND source <> 'human'
-    )
-    SELECT tenant, query_id, chunk_id FROM contents
-    WHERE length(regexp_replace(content, '[^\pL\pN]', '', 'g'))
-          + 2 * length(regexp_replace(content, '{NOT_CJK}', '', 'g')) < $min_letters
-"""
-
-# Positive-aware mining (NV-Retriever): an unjudged chunk is a negative only if its score is below the ceiling.
-POSITIVES_SQL = """
-    CREATE TEMP TABLE positives AS
-    SELECT tenant, query_id, chunk_id AS positive_id, split, fused_score AS positive_score,
-           fused_score - abs(fused_score) * CAST($margin AS DOUBLE) AS ceiling
-    FROM relevant_texts ANTI JOIN short_texts USING (tenant, query_id, chunk_id) WHERE NOT unlikely AND NOT held_out
-    QUALIFY $max_positives = 0
-        OR row_number() OVER (PARTITION BY tenant, query_id ORDER BY positive_rank) <= $max_positives
-"""
-
-# Documents with a chunk relevant to the query: their other chunks often answer it too, so they are no negatives.
-RELEVANT_DOCUMENTS_SQL = """
-    CREATE TEMP TABLE relevant_documents AS
-    SELECT DISTINCT tenant, query_id, doc_id FROM pool JOIN texts USING (tenant, chunk_id)
-    SEMI JOIN relevant_texts USING (tenant, query_id, text_hash) WHERE NOT $same_document
-"""
-
-# Only chunks judged not relevant; never unreadable or unjudged ones. Duplicates of a relevant text are excluded, and
-# each text is a negative once.
-JUDGED_NEGATIVES_SQL = """
-    CREATE TEMP TABLE judged_negatives AS
-    WITH candidates AS (
-        SELECT tenant, query_id, chunk_id, text_hash, fused_score AS score
-        FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN texts USING (tenant, chunk_id)
-        SEMI JOIN positives USING (tenant, query_id)
-        ANTI JOIN relevant_texts USING (tenant, query_id, text_hash)
-        ANTI JOIN relevant_documents USING (tenant, query_id, doc_id)
-        WHERE relevance = 0
-        QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY fused_score DESC, chunk_id) = 1
-    )
-    SELECT *, row_number() OVER (PARTITION BY tenant, query_id ORDER BY score DESC, chunk_id) AS negative_rank
-    FROM candidates QUALIFY negative_rank <= $negatives
-"""
-
-# From beyond the pool, only for queries with too few judged negatives. Duplicates of an unlabelled pool member are
-# excluded, since they may be relevant.
-MINED_CANDIDATES_SQL = """
-    CREATE TEMP TABLE mined_candidates AS
-    WITH short_queries AS (
-        SELECT tenant, query_id, $negatives - count(judged_negatives.chunk_id) AS n_missing
-        FROM (SELECT DISTINCT tenant, query_id FROM positives) LEFT JOIN judged_negatives USING (tenant, query_id)
-        GROUP BY tenant, query_id HAVING n_missing > 0
-    ), beyond_pool AS (
-        SELECT tenant, query_id, chunk_id, CAST(sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12))) AS FLOAT) AS score
-        FROM rankings SEMI JOIN short_queries USING (tenant, query_id) ANTI JOIN pool USING (tenant, query_id, chunk_id)
-        GROUP BY tenant, query_id, chunk_id
-    ), unlabelled AS (
-        SELECT tenant, query_id, text_hash
-        FROM pool JOIN texts USING (tenant, chunk_id)
-        SEMI JOIN short_queries USING (tenant, query_id) ANTI JOIN qrels USING (tenant, query_id, chunk_id)
-    ), candidates AS (
-        SELECT tenant, query_id, chunk_id, score
-        FROM beyond_pool JOIN texts USING (tenant, chunk_id)
-        ANTI JOIN unlabelled USING (tenant, query_id, text_hash)
-        ANTI JOIN relevant_texts USING (tenant, query_id, text_hash)
-        ANTI JOIN relevant_documents USING (tenant, query_id, doc_id)
-        ANTI JOIN judged_negatives AS taken USING (tenant, query_id, text_hash)
-        QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY score DESC, chunk_id) = 1
-    )
-    SELECT *, row_number() OVER (PARTITION BY tenant, query_id ORDER BY score DESC, chunk_id) AS negative_rank
-    FROM candidates JOIN short_queries USING (tenant, query_id)
-"""
-
-# A query's mined chunks are numbered by descending score, so those below a ceiling are contiguous from `first_rank` on.
-NEGATIVES_SQL = """
-    CREATE TEMP TABLE negatives AS
-    WITH score_steps AS (
-        SELECT tenant, query_id, n_missing, CAST(score AS DOUBLE) AS score, min(negative_rank) AS first_rank
-        FROM mined_candidates GROUP BY tenant, query_id, n_missing, score
-    ), mined_ranks AS (
-        SELECT p.tenant, p.query_id, p.positive_id,
-               unnest(range(s.first_rank, s.first_rank + s.n_missing)) AS negative_rank
-        FROM positives p ASOF JOIN score_steps s
-          ON s.tenant = p.tenant AND s.query_id = p.query_id AND p.ceiling > s.score
-    )
-    SELECT tenant, query_id, positive_id, chunk_id, score, negative_rank
-    FROM positives JOIN judged_negatives USING (tenant, query_id)
-    UNION ALL
-    SELECT tenant, query_id, positive_id, chunk_id, score, $negatives + negative_rank
-    FROM mined_ranks JOIN mined_candidates USING (tenant, query_id, negative_rank)
-"""
-
-# Each positive with its list of negatives, numbered in output order.
-NUMBERED_TRIPLETS_SQL = """
-    CREATE TEMP TABLE numbered_triplets AS
-    WITH lists AS (
-        SELECT tenant, query_id, positive_id,
-               list(chunk_id ORDER BY negative_rank) AS negative_ids,
-               list(score ORDER BY negative_rank) AS negative_scores
-        FROM negatives GROUP BY tenant, query_id, positive_id
-    )
-    SELECT tenant, query_id, positive_id, positive_score, split,
-           coalesce(negative_ids, []) AS negative_ids, coalesce(negative_scores, []) AS negative_scores,
-           row_number() OVER (ORDER BY split, tenant, query_id, positive_score DESC, positive_id) - 1 AS number
-    FROM positives LEFT JOIN lists USING (tenant, query_id, positive_id)
-"""
-
-# Reasons why positives make no triplet; `_step` reads them by name. `copies` have the text of another positive of their
-# query; `overruled` ones have a text that people labelled as not relevant.
-COUNT_LEFT_OUT_SQL = """
-    WITH labelled_positives AS (FROM labelled_chunks WHERE relevance > 0),
-    overruled AS (FROM labelled_positives ANTI JOIN relevant_texts USING (tenant, query_id, text_hash)),
-    counts AS (
-        SELECT count(*) AS texts, count(*) FILTER (unlikely) AS unlikely,
-               count(*) FILTER (held_out AND NOT unlikely) AS held
-        FROM relevant_texts
-    )
-    SELECT p.n AS total, o.n AS overruled, p.n - o.n - c.texts AS copies, c.unlikely, c.held,
-           (SELECT count(*) FROM short_texts) AS bare
-    FROM counts c, (SELECT count(*) AS n FROM labelled_positives) p, (SELECT count(*) AS n FROM overruled) o
-"""
-
-# Rows of `triplets` with their texts, for a range of numbers.
-TRIPLETS_OF_BLOCK_SQL = """
-    WITH block AS (SELECT * FROM numbered_triplets WHERE number >= $first AND number < $first + $rows),
-    negatives AS (
-        SELECT number, list({passage} ORDER BY rank) AS negatives
-        FROM (SELECT number, tenant, unnest(negative_ids) AS chunk_id, generate_subscripts(negative_ids, 1) AS rank
-              FROM block)
-        JOIN chunks USING (tenant, chunk_id) GROUP BY number
-    )
-    SELECT substr(sha256(concat_ws(chr(0), b.tenant, b.query_id, b.positive_id, CAST($source AS VARCHAR))), 1, 24)
-               AS triplet_id, b.tenant, b.query_id, q.text AS query, b.positive_id, {positive} AS positive,
-           b.negative_ids, coalesce(n.negatives, []) AS negatives, b.positive_score, b.negative_scores,
-           CAST($source AS VARCHAR) AS source, b.split
-    FROM block b
-    JOIN queries q ON q.tenant = b.tenant AND q.query_id = b.query_id
-    JOIN chunks c ON c.tenant = b.tenant AND c.chunk_id = b.positive_id
-    LEFT JOIN negatives n USING (number)
-    ORDER BY number
-"""
 
 
 @dataclass(frozen=True)
@@ -279,9 +94,10 @@ def triplets(
     """Write one triplet per sufficiently likely positive of a train or validation query.
 
     Chunks with the same text share a label and make one positive. Positives in order: human labels, then grade,
-    probability and fused score; at most `max_positives` per query. Positives below `min_probability` or doubted by the
-    judge (`LIKELIHOOD_SQL`), and texts with fewer than `min_letters` letters and digits, are dropped unless labelled by
-    people. With `apart`, positives that answer a test query and, in training, a validation query are dropped, too.
+    probability and fused score; at most `max_positives` per query. Unless labelled by people, positives below
+    `min_probability` or doubted by the judge (`LIKELIHOOD_SQL`) are dropped, except the best of a query that has no
+    other (`keep_best`), and so are texts with fewer than `min_letters` letters and digits. With `apart`, positives that
+    answer a test query and, in training, a validation query are dropped, too.
 
     Negatives, hardest first: pool members judged not relevant; then chunks beyond the pool whose fused score is below
     s⁺ − |s⁺|·`relative_margin`, where s⁺ is the positive's. None is from a document with a relevant chunk, unless
@@ -323,7 +139,7 @@ def make_triplets(share: TripletShard) -> Pieces:
         connection.execute(TEXTS_SQL)
         connection.execute(HELD_OUT_TEXTS_SQL, {"apart": share.apart})
         connection.execute(LABELLED_CHUNKS_SQL, {"min_probability": settings.min_probability})
-        connection.execute(RELEVANT_TEXTS_SQL)
+        connection.execute(RELEVANT_TEXTS_SQL, {"keep_best": settings.keep_best})
         connection.execute(SHORT_TEXTS_SQL, {"min_letters": settings.min_letters})
         connection.execute(POSITIVES_SQL, {"margin": settings.relative_margin, "max_positives": settings.max_positives})
         connection.execute(RELEVANT_DOCUMENTS_SQL, {"same_document": settings.allow_same_document_negatives})

@@ -164,6 +164,9 @@ def learned(world: World, query: str, relevant: list[str], chosen: TripletSettin
         copies.setdefault(world.texts[chunk], []).append(chunk)
     chosen_copies = [min(same, key=lambda chunk: (not likely(chunk), best(chunk))) for same in copies.values()]
     ranked = sorted(filter(likely, chosen_copies), key=best)
+    if chosen.keep_best and not ranked:
+        unlikely = [chunk for chunk in chosen_copies if world.texts[chunk] not in held]
+        ranked = sorted((c for c in unlikely if world.probabilities.get((query, c)) is not None), key=best)[:1]
     return ranked[: chosen.max_positives] if chosen.max_positives else ranked
 
 
@@ -231,6 +234,7 @@ def without_ids(rows: list[Row]) -> list[Row]:
     relative_margin=st.sampled_from([0.0, 0.05, 0.3, 1.0]),
     min_probability=st.sampled_from([0.0, 0.5, 1.0]),
     max_positives=st.sampled_from([0, 1, 3]),
+    keep_best=st.booleans(),
     allow_same_document_negatives=st.booleans(),
     apart=st.booleans(),
 )
@@ -268,7 +272,7 @@ def test_shards_elsewhere_make_the_same_parts(run: Run, tmp_path: Path, monkeypa
     assert there.outputs == here.outputs
     assert (there.funnel, there.facts) == (here.funnel, here.facts)
     assert elsewhere.names == [f"triplets {number} of 5" for number in range(1, 6)]
-    assert [part.rows for part in run.parts()["triplets"]] == [10, 10]
+    assert [part.rows for part in run.parts()["triplets"]] == [19, 12]
     assert not run.store.sizes("progress/triplets")
 
 
@@ -432,6 +436,19 @@ def test_a_positive_that_the_judge_thinks_unlikely_is_not_learned_from_and_count
     assert step.dropped == {"less likely than triplets.min_probability": 2, "beyond triplets.max_positives": 0}
 
 
+@pytest.mark.parametrize(("keep_best", "positives"), [(True, ["c01"]), (False, [])])
+def test_a_query_whose_positives_are_all_unlikely_keeps_its_best(
+    run: Run, keep_best: bool, positives: list[str]
+) -> None:
+    """A label without a probability that its log-probabilities contradict is never the best."""
+    world = likely(c00=0.4, c01=0.45, c02=None, c03=0.1)
+    world.doubts = {("q", "c02"): {"contradicted": True}}
+    manifest = made(run, {"t": world}, keep_best=keep_best)
+    assert [row["positive_id"] for row in written(run)] == positives
+    unlikely = manifest.funnel[0].dropped["less likely than triplets.min_probability"]
+    assert unlikely + len(positives) == 4
+
+
 def test_a_positive_that_its_log_probabilities_do_not_favour_is_not_learned_from(run: Run) -> None:
     """At 0 nothing is asked of the probability; people's labels stand."""
     doubted = likely(c00=None, c01=None, c02=None, c03=None)
@@ -460,7 +477,7 @@ def test_what_people_called_relevant_is_learned_from_first_and_whatever_the_judg
 
 
 def test_a_positive_left_out_is_no_negative(run: Run) -> None:
-    made(run, {"t": likely(c00=0.9, c01=0.5)}, num_negatives=6, relative_margin=0.0)
+    made(run, {"t": likely(c00=0.9, c01=0.4)}, num_negatives=6, relative_margin=0.0)
     assert [(row["positive_id"], row["negative_ids"]) for row in written(run)] == [("c00", ["c06", "c07"])]
 
 
