@@ -48,8 +48,7 @@ CHUNKS_VIEW_SQL = "CREATE VIEW chunks AS SELECT * FROM every_chunks SEMI JOIN ne
 # Chunks with the same `text_hash` have the same text, and count as one.
 TEXTS_SQL = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
 
-# Positives of test queries are excluded from train and validation, those of validation queries from train. Chunks with
-# equal text count as one.
+# Positives of test queries are excluded from train and validation, those of validation queries from train.
 HELD_OUT_TEXTS_SQL = """
     CREATE TEMP TABLE held_out_texts AS
     SELECT tenant, text_hash, bool_or(split = 'test') AS in_test, bool_or(split = 'validation') AS in_validation
@@ -198,7 +197,7 @@ NUMBERED_TRIPLETS_SQL = """
     FROM positives LEFT JOIN lists USING (tenant, query_id, positive_id)
 """
 
-# Reasons why positives make no triplet; `_step` reads them by name. `copies` have the text of another positive of their
+# Reasons why positives make no triplet, read by `_funnel_step`. `copies` share the text of another positive of their
 # query; `overruled` ones have a text that people labelled as not relevant.
 COUNT_LEFT_OUT_SQL = """
     WITH labelled_positives AS (FROM labelled_chunks WHERE relevance > 0),
@@ -309,7 +308,7 @@ def triplets(
                 write_part(rows.filter(pc.equal(rows["split"], split)), split)
             n_written += rows.num_rows
             output.progress(n_written, counts["rows"] if shards == 1 else None)
-    output.count(_step(counts))
+    output.count(_funnel_step(counts))
     output.facts["short_of_negatives"] = counts["short"]
 
 
@@ -330,10 +329,10 @@ def make_triplets(share: TripletShard) -> Pieces:
         for statement in (JUDGED_NEGATIVES_SQL, MINED_CANDIDATES_SQL, NEGATIVES_SQL):
             connection.execute(statement, negatives_limit)
         connection.execute(NUMBERED_TRIPLETS_SQL)
-        n_rows, n_short = _totals(connection, settings.num_negatives)
+        n_rows, n_short = _count_triplets(connection, settings.num_negatives)
         left_out: pa.Table = connection.sql(COUNT_LEFT_OUT_SQL).to_arrow_table()
         yield left_out.append_column("rows", [[n_rows]]).append_column("short", [[n_short]])
-        yield from _blocks(connection, n_rows, share.source, settings.text_form)
+        yield from _triplets_with_texts(connection, n_rows, share.source, settings.text_form)
 
 
 @contextmanager
@@ -346,11 +345,11 @@ def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
                 share.tables.view(connection, table, table)
             share.tables.view(connection, "every_qrels", "qrels")
         else:
-            _restrict(connection, share)
+            _restrict_views(connection, share)
         yield connection
 
 
-def _restrict(connection: duckdb.DuckDBPyConnection, share: TripletShard) -> None:
+def _restrict_views(connection: duckdb.DuckDBPyConnection, share: TripletShard) -> None:
     """Restrict the views to the shard's queries and the chunks they may need; other tables become `every_…`."""
     for table in ("chunks", *_QUERY_TABLES):
         share.tables.view(connection, f"every_{table}", table)
@@ -368,7 +367,7 @@ def _count_pieces(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[p
         yield from pieces
 
 
-def _step(counts: Counter[str]) -> FunnelStep:
+def _funnel_step(counts: Counter[str]) -> FunnelStep:
     """Build the funnel step: positives in, triplets out, and the reasons why the others were dropped."""
     names = ("total", "unlikely", "held", "copies", "overruled", "bare", "rows")
     total, unlikely, held_out, copies, overruled, bare, rows = (counts[name] for name in names)
@@ -383,14 +382,16 @@ def _step(counts: Counter[str]) -> FunnelStep:
     return FunnelStep("triplets", "positives of train and validation", total, "triplets", rows, dropped)
 
 
-def _totals(connection: duckdb.DuckDBPyConnection, n_negatives: int) -> tuple[int, int]:
+def _count_triplets(connection: duckdb.DuckDBPyConnection, n_negatives: int) -> tuple[int, int]:
     """Count the triplets, and those of them with fewer than `n_negatives` negatives."""
     count_sql = "SELECT count(*), count(*) FILTER (len(negative_ids) < $n_negatives) FROM numbered_triplets"
     totals = connection.sql(count_sql, params={"n_negatives": n_negatives}).fetchall()
     return int(totals[0][0]), int(totals[0][1])
 
 
-def _blocks(connection: duckdb.DuckDBPyConnection, rows: int, source: str, form: TextForm) -> Iterator[pa.Table]:
+def _triplets_with_texts(
+    connection: duckdb.DuckDBPyConnection, rows: int, source: str, form: TextForm
+) -> Iterator[pa.Table]:
     """Yield the shard's triplets with their texts in this form, `BLOCK_ROWS` rows at a time."""
     passage, positive = (TEXT_FORMS_SQL[form].format(of=chunk) for chunk in ("", "c."))
     query = TRIPLETS_OF_BLOCK_SQL.format(passage=passage, positive=positive)
