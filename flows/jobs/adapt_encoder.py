@@ -16,7 +16,7 @@ from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, Store, call, key_of
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import NoLift, SettingsError
-from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, evaluate
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.registry import AdapterRegistry, is_registry
@@ -127,7 +127,7 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
         Step(ADAPTER_TEST_STAGE, call(rank_test_queries, adapt.only(*METHOD), base)),
         Step(UNJUDGED_STAGE, call(judge_unjudged, adapt.unjudged_budget, judges), lambda: contents(base)),
         Step(
-            EVALUATE,
+            EVALUATION_STAGE,
             call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
         Step(VERDICT_STAGE, call(decide_release)),

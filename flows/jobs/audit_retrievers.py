@@ -8,7 +8,7 @@ from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.evaluate.audit import AUDIT
+from darklode.pipeline.evaluate.audit import AUDIT_STAGE
 
 
 def audit_retrievers(out: FlowPath, settings: dict[str, Any] | None = None) -> None:
@@ -24,7 +24,7 @@ def audit_retrievers(out: FlowPath, settings: dict[str, Any] | None = None) -> N
         resolved = record.with_overrides(settings or {})
         build = steps(inputs.docs, inputs.queries, resolved)
         for step in build:
-            if step.stage is AUDIT:
+            if step.stage is AUDIT_STAGE:
                 run_step(run, step)
         write_run(run, inputs, resolved)
         finish(run, resolved, build)

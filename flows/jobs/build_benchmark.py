@@ -16,7 +16,7 @@ from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.card import document
 from darklode.pipeline.base.sharding import Spread, here
-from darklode.pipeline.evaluate.audit import AUDIT, audit
+from darklode.pipeline.evaluate.audit import AUDIT_STAGE, audit
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
@@ -132,7 +132,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
             untracked=("spread",),
         ),
         Step(HELD_OUT.reading("queries", "qrels", "chunks"), call(held_out)),
-        Step(AUDIT, call(audit, settings.evaluate.only("n_resamples"), depth=settings.pool.depth, seed=seed)),
+        Step(AUDIT_STAGE, call(audit, settings.evaluate.only("n_resamples"), depth=settings.pool.depth, seed=seed)),
     ]
 
 

@@ -12,15 +12,15 @@ from darklode.flows.preflight import check_flow, evaluation_checks
 from darklode.flows.runs import read_run, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
-from darklode.pipeline.evaluate.auc import AUC, auc
+from darklode.pipeline.evaluate.auc import AUC_STAGE, auc
 from darklode.pipeline.evaluate.measures import depth_of
-from darklode.pipeline.evaluate.online_metrics import ONLINE, online
-from darklode.pipeline.evaluate.online_verdicts import ONLINE_VERDICTS_STAGE, SEARCHES, online_verdicts
+from darklode.pipeline.evaluate.online_metrics import ONLINE_STAGE, online
+from darklode.pipeline.evaluate.online_verdicts import DEFAULT_SEARCHES, ONLINE_VERDICTS_STAGE, online_verdicts
 from darklode.pipeline.evaluate.pair_labels import MANUAL_LABELS_STAGE, manual_labels
 from darklode.pipeline.evaluate.pair_scores import MANUAL_SCORES_STAGE, manual_scores
 from darklode.pipeline.evaluate.rankings import CHUNK_RANKINGS_STAGE, RANKINGS_STAGE, rank_all
 from darklode.pipeline.evaluate.run_files import RunFile
-from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, evaluate
 from darklode.pipeline.evaluate.test_queries import BUILD_STAGE, LOG_STAGE, of_a_build, of_a_log
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.judge.factory import Judges
@@ -75,7 +75,7 @@ def steps(settings: Settings, *, mined: bool = False) -> list[Step]:
             untracked=("systems", "identities", "run_files"),
         ),
         Step(
-            EVALUATE,
+            EVALUATION_STAGE,
             call(
                 evaluate,
                 evaluate_settings.only("measures", "n_resamples", "permutations"),
@@ -113,7 +113,7 @@ def _label_steps(settings: Settings, systems: Mapping[str, Any], identities: Map
             enabled=enabled,
         ),
         Step(
-            AUC,
+            AUC_STAGE,
             call(auc, settings.evaluate.only("n_resamples", "permutations"), systems=list(systems), seed=settings.seed),
             enabled=enabled,
         ),
@@ -130,7 +130,7 @@ def _log_steps(settings: Settings, *, mined: bool) -> list[Step]:
         call(online_verdicts, bots, searches=searches, judge_for=Judges.from_settings(settings), seed=seed),
         enabled=mined and searches > 0,
     )
-    stage = ONLINE.reading(*ONLINE_VERDICTS_STAGE.writes) if judged.enabled else ONLINE
+    stage = ONLINE_STAGE.reading(*ONLINE_VERDICTS_STAGE.writes) if judged.enabled else ONLINE_STAGE
     return [
         Step(CHUNK, call(chunk, settings.chunk), enabled=judged.enabled),
         judged,
@@ -145,7 +145,7 @@ def _log_steps(settings: Settings, *, mined: bool) -> list[Step]:
 def judged_searches(settings: Settings) -> int:
     """Searches to judge per tenant and variant; by default none with the embedded judge."""
     if settings.evaluate.judged_searches is None:
-        return 0 if settings.judge.kind == "embedded" else SEARCHES
+        return 0 if settings.judge.kind == "embedded" else DEFAULT_SEARCHES
     return settings.evaluate.judged_searches
 
 

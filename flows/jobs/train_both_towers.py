@@ -12,7 +12,7 @@ from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
-from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, evaluate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.evaluation import DUAL_TEST_STAGE, MEASURES, SYSTEMS, rank_test_queries
 from darklode.pipeline.towers.dual.sources import TopicalSource
@@ -106,7 +106,7 @@ def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
             ),
         ),
         Step(
-            EVALUATE,
+            EVALUATION_STAGE,
             call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
     ]

@@ -16,7 +16,7 @@ from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import DoesNotFit, SettingsError
-from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, evaluate
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -113,7 +113,7 @@ def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Sett
         ),
         Step(TOWER_TEST_STAGE, call(test_student, base, pair)),
         Step(
-            EVALUATE,
+            EVALUATION_STAGE,
             call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
     ]

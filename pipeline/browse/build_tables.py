@@ -2,13 +2,13 @@
 
 from darklode.pipeline.base.highlighting import COUNT_FENCES_SQL
 
-FOLD = "strip_accents(lower({}))"
+FOLDED_TEXT_SQL = "strip_accents(lower({}))"
 """SQL that removes case and accents from a text."""
 
 _CREATE_QUERIES = f"""
     CREATE TABLE all_queries AS
     SELECT CAST(row_number() OVER (ORDER BY tenant, query_id) AS INTEGER) AS query, tenant, query_id, text, split,
-           language, n_represented, cluster_id, {FOLD.format("text")} AS folded
+           language, n_represented, cluster_id, {FOLDED_TEXT_SQL.format("text")} AS folded
     FROM queries
 """
 # A chunk begins inside a fenced code block if the chunks before it contain an odd number of fences.
@@ -17,7 +17,7 @@ _CREATE_PASSAGES = f"""
     SELECT CAST(row_number() OVER (ORDER BY c.tenant, c.chunk_id) AS INTEGER) AS passage, c.tenant,
            c.chunk_id AS passage_id, c.doc_id, c.title, c.heading, c.text, d.url,
            coalesce(sum({COUNT_FENCES_SQL.format(text="c.text")}) OVER preceding_chunks % 2 = 1, false) AS fenced,
-           {FOLD.format("concat_ws(chr(10), c.title, c.heading, c.text)")} AS folded
+           {FOLDED_TEXT_SQL.format("concat_ws(chr(10), c.title, c.heading, c.text)")} AS folded
     FROM chunks c LEFT JOIN (SELECT tenant, doc_id, url FROM documents) d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
     WINDOW preceding_chunks AS (
         PARTITION BY c.tenant, c.doc_id ORDER BY c.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -106,7 +106,7 @@ _CREATE_TRIPLETS = """
 CREATE_REJECTS = f"""
     CREATE TABLE all_rejects AS
     SELECT row_number() OVER (ORDER BY r.stage, r.reason, r.file, r.line, r.tenant, r.id, r.payload) AS n, r.*,
-           {FOLD.format("concat_ws(chr(10), r.id, r.file, r.payload)")} AS folded
+           {FOLDED_TEXT_SQL.format("concat_ws(chr(10), r.id, r.file, r.payload)")} AS folded
     FROM rejects r ORDER BY n
 """
 

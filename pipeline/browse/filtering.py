@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from darklode.pipeline.base.types import Row
-from darklode.pipeline.browse.build_tables import FOLD
+from darklode.pipeline.browse.build_tables import FOLDED_TEXT_SQL
 from darklode.pipeline.browse.catalogue import Catalogue
 
 PAGE_ROWS = 25
@@ -192,7 +192,7 @@ def find_rows(catalogue: Catalogue, listing: Listing, request: ListRequest, quer
 
 def _search(catalogue: Catalogue, listing: Listing, words: Sequence[str]) -> dict[str, pa.Table]:
     """Rows that contain each word, looked up once for both counting and display."""
-    condition = f"WHERE contains(folded, {FOLD.format('$word')}) ORDER BY ALL"
+    condition = f"WHERE contains(folded, {FOLDED_TEXT_SQL.format('$word')}) ORDER BY ALL"
     return {
         f"{name}_{number}": catalogue.table(f"{SEARCHABLE[name]} {condition}", word=word)
         for number, word in enumerate(words)

@@ -1,18 +1,18 @@
 """SQL of the in-memory tables of a mined run: log queries, passages (documents), triplets and evidence counts."""
 
-from darklode.pipeline.browse.build_tables import CREATE_REJECTS, FOLD
+from darklode.pipeline.browse.build_tables import CREATE_REJECTS, FOLDED_TEXT_SQL
 
 _CREATE_QUERIES = f"""
     CREATE TABLE all_queries AS
     SELECT CAST(row_number() OVER (ORDER BY q.tenant, q.query_id) AS INTEGER) AS query, q.tenant, q.query_id, q.text,
-           c.split, q.date, {FOLD.format("q.text")} AS folded
+           c.split, q.date, {FOLDED_TEXT_SQL.format("q.text")} AS folded
     FROM log_queries q LEFT JOIN query_clusters c ON c.tenant = q.tenant AND c.query_id = q.query_id
 """
 _CREATE_PASSAGES = f"""
     CREATE TABLE all_passages AS
     SELECT CAST(row_number() OVER (ORDER BY tenant, doc_id) AS INTEGER) AS passage, tenant, doc_id AS passage_id,
            doc_id, title, CAST(NULL AS VARCHAR) AS heading, left(text, 2000) AS text, url, false AS fenced,
-           {FOLD.format("concat_ws(chr(10), title, text)")} AS folded
+           {FOLDED_TEXT_SQL.format("concat_ws(chr(10), title, text)")} AS folded
     FROM documents
 """
 _CLICK_COUNTS_SQL = """

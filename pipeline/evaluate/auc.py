@@ -25,11 +25,11 @@ from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings, 
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
 
-AUC = Stage("auc", 3, ("manual_labels", "manual_scores"), ("evaluation", "evaluation_pairs"))
+AUC_STAGE = Stage("auc", 3, ("manual_labels", "manual_scores"), ("evaluation", "evaluation_pairs"))
 
 MEASURES = {"AUC-SAT": "satisfaction", "AUC-REL": "relevance"}
 """Name of each measure, and the column of `manual_labels` that holds its labels."""
-PART = "labelled"
+LABELLED_PART = "labelled"
 """Value of the column `part`: AUC is computed over all labelled pairs, not over a split."""
 
 _RANKS_AT_ONCE = 1_000_000  # pairs × permutations per batch, at about 50 bytes each: bounds the memory
@@ -86,7 +86,7 @@ def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: 
         tests = len(MEASURES) * len(systems) * (len(systems) - 1) // 2
         resampling = ResamplingSettings(settings.n_resamples, settings.permutations, seed, tests)
         for measure, labelled in _labelled_pairs(tables, tenant, systems):
-            row_key = {"tenant": tenant, "part": PART, "measure": measure, "queries": labelled.queries}
+            row_key = {"tenant": tenant, "part": LABELLED_PART, "measure": measure, "queries": labelled.queries}
             area_rows += [row_key | row for row in labelled.areas(systems, resampling)]
             differences += [row_key | row for row in labelled.differences(systems, resampling)]
         for row, p_holm in zip(differences, holm([row["p"] for row in differences]), strict=True):

@@ -10,9 +10,9 @@ from darklode.pipeline.base.bootstrap import interval
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.evaluation_tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS
 
-AUDIT = Stage("audit", 1, ("rankings", "qrels"), ("audit_retrievers", "audit_overlap"))
+AUDIT_STAGE = Stage("audit", 1, ("rankings", "qrels"), ("audit_retrievers", "audit_overlap"))
 
-CAVEAT = "Recall is relative to judged positives: a relevant chunk that no retriever found was never judged."
+RECALL_CAVEAT = "Recall is relative to judged positives: a relevant chunk that no retriever found was never judged."
 
 POSITIVE_RANKS_SQL = """
     WITH positives AS (SELECT tenant, query_id, chunk_id FROM qrels WHERE relevance > 0)
@@ -82,7 +82,7 @@ def audit(tables: Tables, output: Output, settings: EvaluateSettings, *, depth: 
     """
     retrievers = tables.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever")["retriever"].to_pylist()
     positives = PositiveRanks(tables.sql(POSITIVE_RANKS_SQL), retrievers)
-    output.facts["caveat"] = CAVEAT
+    output.facts["caveat"] = RECALL_CAVEAT
     if not positives.ranks.size:
         return
     all_queries = np.ones(len(positives.tenants), bool)

@@ -28,7 +28,7 @@ from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.tables import TABLES
 
-ONLINE = Stage("online", 4, ("impressions",), ("online", "online_pairs"))
+ONLINE_STAGE = Stage("online", 4, ("impressions",), ("online", "online_pairs"))
 
 DEPTHS = (4, 20)
 """Depths of the judged measures: share of irrelevant results among the first 4 and 20 (ScalingNote, 4.6)."""

@@ -24,7 +24,7 @@ from darklode.schemas.mining import LogSettings
 
 ONLINE_VERDICTS_STAGE = Stage("online_verdicts", 3, ("impressions", "chunks"), ("online_verdicts",))
 
-SEARCHES = 50
+DEFAULT_SEARCHES = 50
 """Default number of searches per tenant and variant; the judge reads up to 20 documents of each."""
 N_BLOCKS = 8
 """Number of blocks of a tenant's queries. The documents of a block are judged and recorded together."""
@@ -41,9 +41,9 @@ DAY_SAMPLE_SQL = f"""{SHOWN_DOCUMENTS_SQL}
         SELECT * FROM searches
         QUALIFY row_number() OVER (PARTITION BY tenant, variant ORDER BY sample_hash, search_id) <= $n_searches
     )
-    SELECT tenant, CAST($day AS DATE) AS date, d.variant, search_id, session, sample_hash, query_id, query, doc_id,
+    SELECT tenant, CAST($day AS DATE) AS date, s.variant, search_id, session, sample_hash, query_id, query, doc_id,
            position
-    FROM sampled_searches d JOIN shown s USING (tenant, search_id, session)
+    FROM sampled_searches s JOIN shown USING (tenant, search_id, session)
     JOIN search_queries USING (tenant, search_id)
 """
 # The sample of the days so far; `sampled_results` are the registered rows of `DAY_SAMPLE_SQL`. An earlier sample has

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES, interval, resample
 from darklode.pipeline.base.types import Doubles as Floats
 
-POWER = 2.802
+POWER_FACTOR = 2.802
 """Standard errors a true difference needs for 80 % power at the 5 % level: 1.960 + 0.842."""
 
 MIN_CLUSTERS = 10
 """Minimum number of clusters for a decision: intervals of fewer values do not have their nominal coverage."""
 
-LEVEL = 0.05
+SIGNIFICANCE = 0.05
 """Level of two-sided tests; intervals are 95 %."""
 
 DRAWS_PER_TEST = 200
@@ -100,7 +100,7 @@ def is_above_zero(row: Mapping[str, Any]) -> bool:
         row: columns as returned by `PairedDifference.row`.
     """
     return bool(
-        row["clusters"] >= MIN_CLUSTERS and row["low"] is not None and row["low"] > 0 and row["p"] <= LEVEL
+        row["clusters"] >= MIN_CLUSTERS and row["low"] is not None and row["low"] > 0 and row["p"] <= SIGNIFICANCE
     )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def detectable_gain(standard_error: float, clusters: float) -> float:
 
     `lower_bound` adds one cluster that loses 1: this shifts the mean by 1/n and adds 1/n² to its variance.
     """
-    return float(POWER * np.hypot(standard_error, 1 / clusters) + 1 / clusters)
+    return float(POWER_FACTOR * np.hypot(standard_error, 1 / clusters) + 1 / clusters)
 
 
 def means(values: Floats, groups: NDArray[np.int64], chance: ResamplingSettings) -> tuple[Floats, Floats, Floats]:
@@ -158,7 +158,7 @@ def compare_paired(
         high,
         lower_bound(sums, sizes, chance),
         sign_flip_p(sums, chance),
-        POWER * _standard_error(sums, sizes),
+        POWER_FACTOR * _standard_error(sums, sizes),
         (~is_equal & (first > other)).sum(axis=0),
         (~is_equal & (first < other)).sum(axis=0),
         len(sums),

@@ -16,7 +16,7 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.retrieve.search import QUERY_BLOCK
 from darklode.schemas.tables import TABLES
 
-STEP = "test_rankings.run_file"
+FUNNEL_STEP = "test_rankings.run_file"
 N_FIELDS = 6
 NUMBER_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 LINE_SCHEMA = pa.schema(
@@ -50,14 +50,15 @@ RESOLVED_LINES_SQL = """
         LEFT JOIN query_names decoded ON decoded.name = url_decode(l.query)
     ), lines_with_text AS (
         SELECT n.line, n.query, n.text, n.score, n.tenant, n.query_id,
-               coalesce(a.chunk_id, b.chunk_id, c.chunk_id, n.text) AS text_id,
+               coalesce(by_id.chunk_id, by_decoded.chunk_id, by_tenant.chunk_id, n.text) AS text_id,
                CASE WHEN fault IS NOT NULL THEN fault
                     WHEN owners = 0 THEN 'not a test query'
                     WHEN owners > 1 THEN 'query of several tenants: write tenant/query_id' END AS reason
         FROM lines_with_query n
-        LEFT JOIN chunks a ON a.tenant = n.tenant AND a.chunk_id = n.text
-        LEFT JOIN chunks b ON b.tenant = n.tenant AND b.chunk_id = url_decode(n.text)
-        LEFT JOIN chunks c ON c.tenant = n.tenant AND n.tenant || '/' || c.chunk_id = url_decode(n.text)
+        LEFT JOIN chunks by_id ON by_id.tenant = n.tenant AND by_id.chunk_id = n.text
+        LEFT JOIN chunks by_decoded ON by_decoded.tenant = n.tenant AND by_decoded.chunk_id = url_decode(n.text)
+        LEFT JOIN chunks by_tenant
+            ON by_tenant.tenant = n.tenant AND n.tenant || '/' || by_tenant.chunk_id = url_decode(n.text)
     )
     SELECT * REPLACE (CASE WHEN reason IS NULL AND row_number() OVER (
         PARTITION BY tenant, query_id, text_id, reason ORDER BY line
@@ -119,7 +120,7 @@ class RunFile:
                     f"{self._path} has no ranking of a test query ({summary}); see docs/guides/evaluate.md"
                 )
             n_used = n_lines - sum(dropped.values())
-            output.count(FunnelStep(f"{STEP}.{self.name}", "rows", n_lines, "rows", n_used, dropped))
+            output.count(FunnelStep(f"{FUNNEL_STEP}.{self.name}", "rows", n_lines, "rows", n_used, dropped))
             connection.execute(RANKED_LISTS_SQL, {"depth": depth, "block": QUERY_BLOCK})
             blocks = connection.sql("SELECT DISTINCT tenant, block FROM ranked_lists ORDER BY ALL").fetchall()
             for tenant, block in blocks:
@@ -161,7 +162,7 @@ class RunFile:
             bad.update(rows["reason"].to_pylist())
             file = pa.repeat(self._path.name, rows.num_rows)
             output.reject(
-                STEP, "test_rankings", dict(zip(rows.column_names, rows.columns, strict=True)) | {"file": file}
+                FUNNEL_STEP, "test_rankings", dict(zip(rows.column_names, rows.columns, strict=True)) | {"file": file}
             )
         return dict(sorted(bad.items()))
 

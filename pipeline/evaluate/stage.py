@@ -20,7 +20,7 @@ from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
 
-EVALUATE = Stage(
+EVALUATION_STAGE = Stage(
     "evaluate",
     2,
     ("test_queries", "test_labels", "test_rankings"),

@@ -30,7 +30,7 @@ _LOG = logging.getLogger("darklode.generate")
 
 MAX_TEXT_TOKENS = 1024  # estimated tokens after which a text is truncated in the prompt
 
-REPLIES = RowKind(
+CACHED_REPLIES = RowKind(
     "generations",
     "writer",
     ("question",),
@@ -74,7 +74,7 @@ class LlmWriter(QueryWriter):
 
     @cached_property
     def _store(self) -> KeyedStore:
-        return KeyedStore(self._root, REPLIES)
+        return KeyedStore(self._root, CACHED_REPLIES)
 
     @cached_property
     def _entries(self) -> Entries:

@@ -32,7 +32,7 @@ from darklode.schemas.serving_tables import (
     SEMANTIC_ID_LEVELS,
 )
 
-RECORD = "index.json"
+RECORD_FILE = "index.json"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def read_record(store: Store) -> Facts:
     Raises:
         ArtifactError: there is no index, or it is unfinished.
     """
-    facts = store.read_object(RECORD)
+    facts = store.read_object(RECORD_FILE)
     if not facts:
         raise ArtifactError(f"{store.url} contains no finished index; build one with `darklode index RUN --out …`")
     return facts
@@ -82,7 +82,7 @@ def record(run: Run, origin: IndexOrigin) -> Facts:
         The record. `at training` is recall at the last training; `advice` has reasons to train again.
     """
     before, filled, measured = (
-        run.store.read_object(RECORD),
+        run.store.read_object(RECORD_FILE),
         _manifest(run, INDEX_STAGE.name),
         _manifest(run, RECALL_STAGE.name),
     )
@@ -116,7 +116,7 @@ def record(run: Run, origin: IndexOrigin) -> Facts:
     facts["at training"] = before["at training"] if same else {"recall": now, "count": texts}
     facts["advice"] = _advice_lines(run, facts)
     if facts != before:
-        run.store.write(RECORD, json.dumps(facts, indent=1, ensure_ascii=False).encode())
+        run.store.write(RECORD_FILE, json.dumps(facts, indent=1, ensure_ascii=False).encode())
     return facts
 
 

@@ -35,10 +35,11 @@ ENTROPY_PAIRS_SQL = """
                coalesce(encoder_id, encoder) AS encoder, avg(value ORDER BY value) AS value
         FROM law_points GROUP BY ALL
     )
-    SELECT m.measure, m.source, m.size, e.value AS entropy, m.value
-    FROM point_means m JOIN point_means e ON e.measure = 'contrastive_entropy' AND e.source = m.source
-        AND e.size = m.size AND e.seed IS NOT DISTINCT FROM m.seed AND e.parameters IS NOT DISTINCT FROM m.parameters
-        AND e.encoder IS NOT DISTINCT FROM m.encoder
+    SELECT m.measure, m.source, m.size, entropies.value AS entropy, m.value
+    FROM point_means m JOIN point_means entropies
+        ON entropies.measure = 'contrastive_entropy' AND entropies.source = m.source AND entropies.size = m.size
+        AND entropies.seed IS NOT DISTINCT FROM m.seed AND entropies.parameters IS NOT DISTINCT FROM m.parameters
+        AND entropies.encoder IS NOT DISTINCT FROM m.encoder
     WHERE m.measure NOT IN ('contrastive_entropy', 'loss')
     ORDER BY m.measure, m.source, m.size, m.parameters, m.encoder, m.seed
 """

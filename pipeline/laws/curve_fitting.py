@@ -16,7 +16,7 @@ from scipy.optimize import least_squares
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws.functional_forms import CONSTANT, DataScale, FunctionalForm, LawPoints
 
-HUBER = 1e-3
+HUBER_DELTA = 1e-3
 """Residual at which the Huber loss turns from quadratic to linear, in log units; the value of Hoffmann et al. 2022."""
 
 FIRST_TOLERANCE, FINAL_TOLERANCE = 1e-8, 1e-12
@@ -33,7 +33,7 @@ MIN_DISTANCE = 1e-6
 absolute tolerance of the loss, besides `SAME_OPTIMUM`.
 """
 
-STEP = 1e-6
+RELATIVE_STEP = 1e-6
 """Relative step of numerical derivatives, and distance of starts from the bounds as a share of their range."""
 
 
@@ -46,7 +46,7 @@ class Fit:
         at: the best search coordinates, shape (n_constants,).
         frame: scale of the points, to which the coordinates are relative.
         points: the fitted points.
-        loss: summed Huber loss of the log residuals, in units of `HUBER`.
+        loss: summed Huber loss of the log residuals, in units of `HUBER_DELTA`.
         starts: number of starts.
         n_optima: number of starts that end at the best loss, within `SAME_OPTIMUM`.
     """
@@ -127,10 +127,10 @@ def fit(form: FunctionalForm, points: LawPoints, starts: Doubles | None = None) 
         return _build_fit(form, [np.array([np.exp(np.median(log_losses))])], points, frame)
 
     def scaled_residuals(at: Doubles) -> Doubles:
-        return (form.log_value(at, frame, points) - log_losses) / HUBER
+        return (form.log_value(at, frame, points) - log_losses) / HUBER_DELTA
 
     # Starts are moved off the bounds.
-    margin = STEP * (high - low)
+    margin = RELATIVE_STEP * (high - low)
     inner_low, inner_high = low + margin, high - margin
 
     def search(start: Doubles, max_steps: int, tolerance: float) -> Doubles:
@@ -140,7 +140,7 @@ def fit(form: FunctionalForm, points: LawPoints, starts: Doubles | None = None) 
         return np.asarray(result.x)
 
     optima = [search(start, FIRST_EVALUATIONS, FIRST_TOLERANCE) for start in initial_coordinates]
-    order = np.argsort([huber(scaled_residuals(optimum) * HUBER) for optimum in optima], kind="stable")
+    order = np.argsort([huber(scaled_residuals(optimum) * HUBER_DELTA) for optimum in optima], kind="stable")
     for index in order[: N_REFINED if starts is None else 0]:
         optima[index] = search(optima[index], FINAL_EVALUATIONS, FINAL_TOLERANCE)
     return _build_fit(form, optima, points, frame)
@@ -157,8 +157,8 @@ def _build_fit(form: FunctionalForm, optima: list[Doubles], points: LawPoints, f
 
 
 def huber(residuals: Doubles) -> float:
-    """Summed Huber loss, in units of `HUBER`."""
-    scaled = np.abs(residuals) / HUBER
+    """Summed Huber loss, in units of `HUBER_DELTA`."""
+    scaled = np.abs(residuals) / HUBER_DELTA
     return float(np.where(scaled <= 1, scaled**2 / 2, scaled - 0.5).sum())
 
 
@@ -169,7 +169,7 @@ def _jacobian(function: object, at: Doubles, form: FunctionalForm, frame: DataSc
     columns = []
     for index in range(len(at)):
         step = np.zeros(len(at))
-        step[index] = STEP * max(abs(at[index]), 1e-2)
+        step[index] = RELATIVE_STEP * max(abs(at[index]), 1e-2)
         above, below = np.clip(at + step, low, high), np.clip(at - step, low, high)
         columns.append((function(above) - function(below)) / (above[index] - below[index]))
     return np.column_stack(columns)

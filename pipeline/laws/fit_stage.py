@@ -12,7 +12,7 @@ from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.laws.correlation import correlations
 from darklode.pipeline.laws.curve_fitting import N_REFINED, Fit
 from darklode.pipeline.laws.functional_forms import LawPoints
-from darklode.pipeline.laws.points import ENTROPY, N_NEGATIVES, LawKey, groups, points_of
+from darklode.pipeline.laws.points import ENTROPY_MEASURE, N_NEGATIVES, LawKey, groups, points_of
 from darklode.pipeline.laws.prediction_intervals import confidence_band
 from darklode.pipeline.laws.verdict import LawResult, find_law, from_recorded, prediction_error
 from darklode.schemas.law_tables import (
@@ -31,7 +31,7 @@ FIT_STAGE = Stage(
     (LAW_FITS.name, LAW_CONSTANTS.name, LAW_PREDICTIONS.name, LAW_VERDICTS.name, LAW_CORRELATIONS.name),
 )
 
-CHANCE_LOSSES = {ENTROPY: float(np.log(1 + N_NEGATIVES))}
+CHANCE_LOSSES = {ENTROPY_MEASURE: float(np.log(1 + N_NEGATIVES))}
 """Chance loss, by measure: that of an encoder that scores all texts alike. Measures without one have no plateau."""
 
 WITHOUT_LARGEST, ALL_POINTS = "without the largest", "all"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws import format
 
-EXPONENTS = (0.02, 5.0)
+EXPONENT_BOUNDS = (0.02, 5.0)
 """Bounds of an exponent: below, a power is indistinguishable from a logarithm; above, only the product of exponent and
 scale is identifiable.
 """
@@ -181,18 +181,18 @@ class FunctionalForm:
         messages = []
         for index in self.exponents:
             name = self.constants[index]
-            if at[index] > 0.99 * EXPONENTS[1]:
-                scale = _SCALES[name]
+            if at[index] > 0.99 * EXPONENT_BOUNDS[1]:
+                scale = _SCALE_BY_EXPONENT[name]
                 product_of_both = constants[name] * constants[scale]
-                messages.append(format.exponent_at_upper_bound(name, EXPONENTS[1], scale, product_of_both))
-            elif at[index] < 1.01 * EXPONENTS[0]:
-                messages.append(format.exponent_at_lower_bound(name, EXPONENTS[0]))
+                messages.append(format.exponent_at_upper_bound(name, EXPONENT_BOUNDS[1], scale, product_of_both))
+            elif at[index] < 1.01 * EXPONENT_BOUNDS[0]:
+                messages.append(format.exponent_at_lower_bound(name, EXPONENT_BOUNDS[0]))
         if "D0" in constants and constants["D0"] > 0.99 * np.exp(frame.high + OFFSET_SPAN):
             messages.append(format.offset_at_bound(constants["D0"]))
         return messages
 
 
-_SCALES = {"alpha": "A", "beta": "B"}
+_SCALE_BY_EXPONENT = {"alpha": "A", "beta": "B"}
 """The scale constant that belongs to each exponent: (A/N)^α and (B/D)^β."""
 
 
@@ -272,7 +272,7 @@ def _two_term_starts(exponents: tuple[float, ...], level: float, _: DataScale) -
     ]
 
 
-_LEVEL = (-40.0, 40.0)
+_LEVEL_BOUNDS = (-40.0, 40.0)
 """Bounds of a level, which is the log of a loss."""
 
 
@@ -296,7 +296,7 @@ def _single_term(column: str, name: str, scale: str, exponent: str) -> Functiona
         lambda at, frame: _power_constants(column, at, frame),
         (1,),
         lambda exponents, level, _: [[level, exponents[0]]],
-        lambda _: ([_LEVEL[0], EXPONENTS[0]], [_LEVEL[1], EXPONENTS[1]]),
+        lambda _: ([_LEVEL_BOUNDS[0], EXPONENT_BOUNDS[0]], [_LEVEL_BOUNDS[1], EXPONENT_BOUNDS[1]]),
     )
 
 
@@ -319,8 +319,8 @@ SIZE_WITH_OFFSET = FunctionalForm(
         for log_offset in (frame.low - 1, (frame.low + frame.high) / 2, frame.high + 1)
     ],
     lambda frame: (
-        [_LEVEL[0], EXPONENTS[0], frame.low - OFFSET_SPAN],
-        [_LEVEL[1], EXPONENTS[1], frame.high + OFFSET_SPAN],
+        [_LEVEL_BOUNDS[0], EXPONENT_BOUNDS[0], frame.low - OFFSET_SPAN],
+        [_LEVEL_BOUNDS[1], EXPONENT_BOUNDS[1], frame.high + OFFSET_SPAN],
     ),
 )
 """For a pretrained encoder: D₀ is what its pretraining is worth in labels. Eq. 8 is infinite at D = 0, but such an
@@ -336,7 +336,7 @@ JOINT = FunctionalForm(
     _two_term_constants,
     (1, 3),
     _two_term_starts,
-    lambda _: ([_LEVEL[0], EXPONENTS[0]] * 2, [_LEVEL[1], EXPONENTS[1]] * 2),
+    lambda _: ([_LEVEL_BOUNDS[0], EXPONENT_BOUNDS[0]] * 2, [_LEVEL_BOUNDS[1], EXPONENT_BOUNDS[1]] * 2),
 )
 """Law of both (Scaling Laws for Dense Retrieval, Eq. 9)."""
 

@@ -18,7 +18,7 @@ from darklode.pipeline.base.models.local import inner_parameters, locate
 from darklode.pipeline.base.sharding import Pieces
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.laws.entropy import SampledNegatives, sample_negatives
-from darklode.pipeline.laws.points import ENTROPY
+from darklode.pipeline.laws.points import ENTROPY_MEASURE
 from darklode.pipeline.laws.trainer import UNTRAINED, GridData, GridTrainer, OnProgress, PointKey, TrainedModel
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.dataset import QuerySet, Task
@@ -238,7 +238,7 @@ class GridEvaluator:
             rankings = queries.ranking(frozen, vectors, DEPTH)
             entropy = self.negatives.entropy(frozen, vectors, trainer.temperature).mean()
         values = compute_measures([rankings], queries.labels, queries.ids.to_pylist(), MEASURES).mean(axis=0)
-        return dict(zip((ENTROPY, *MEASURES), map(float, (entropy, *values)), strict=True))
+        return dict(zip((ENTROPY_MEASURE, *MEASURES), map(float, (entropy, *values)), strict=True))
 
 
 def _label_sources(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GRID_STAGE = replace(POINTS_STAGE, version=5, reads=PAIR_TABLES)
 """The stage `points`, with trained instead of imported points."""
 
-HALVINGS = 6
+N_HALVINGS = 6
 """Number of halvings, so seven sizes by default: one is held out, and a law of labels needs more fitted sizes than its
 constants, of which it has up to four.
 """
@@ -40,7 +40,7 @@ MIN_SIZE = 16
 
 def default_sizes(queries: int) -> list[int]:
     """All queries and up to six successive halves, ascending."""
-    sizes = [queries >> halving for halving in range(HALVINGS + 1)]
+    sizes = [queries >> halving for halving in range(N_HALVINGS + 1)]
     return sorted(size for size in sizes if size >= MIN_SIZE)
 
 

@@ -20,11 +20,11 @@ from darklode.pipeline.laws.curve_fitting import Fit
 from darklode.pipeline.laws.fit_stage import RESAMPLES
 from darklode.pipeline.laws.format import Ends
 from darklode.pipeline.laws.functional_forms import ADDITIVE, JOINT, PARAMETERS, SIZE_WITH_OFFSET, LawPoints
-from darklode.pipeline.laws.points import ENTROPY, LOWER_IS_BETTER, LawKey
+from darklode.pipeline.laws.points import ENTROPY_MEASURE, LOWER_IS_BETTER, LawKey
 from darklode.pipeline.laws.prediction_intervals import refit_samples
 from darklode.pipeline.laws.verdict import NO_LAW, LawResult
 
-STEP_GAIN = {ENTROPY: 0.1}
+STEP_GAIN = {ENTROPY_MEASURE: 0.1}
 """Gain whose cost is planned, by measure: 0.1 nats of entropy; 0.01 of any other measure."""
 
 MAX_EXTRAPOLATION = 4.0

@@ -97,10 +97,10 @@ RANKED_CANDIDATES_SQL = """
                avg(disagreement ORDER BY n) FILTER (NOT held) AS disagreement
         FROM {numbered} JOIN cluster_assignments USING (n) GROUP BY cluster
     ), ranked_candidates AS (
-        SELECT a.tenant, a.query_id, a.text AS query, cluster, c.labels AS cluster_labels, c.disagreement,
+        SELECT q.tenant, q.query_id, q.text AS query, cluster, c.labels AS cluster_labels, c.disagreement,
                CAST(total_count AS BIGINT) AS count,
-               row_number() OVER (PARTITION BY cluster ORDER BY total_count DESC, a.n) AS rank_in_cluster
-        FROM candidates a JOIN cluster_assignments USING (n) JOIN clusters c USING (cluster) WHERE copy = 1
+               row_number() OVER (PARTITION BY cluster ORDER BY total_count DESC, q.n) AS rank_in_cluster
+        FROM candidates q JOIN cluster_assignments USING (n) JOIN clusters c USING (cluster) WHERE copy = 1
     )
     SELECT tenant, query_id, query,
            row_number() OVER (

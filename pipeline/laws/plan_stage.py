@@ -14,7 +14,7 @@ from darklode.pipeline.laws.costs import JudgedRun, ModelCost, measured_costs
 from darklode.pipeline.laws.fit_stage import accepted_laws
 from darklode.pipeline.laws.label_plan import PlanRequest, n_missing_labels, plan_laws
 from darklode.pipeline.laws.next_queries import next_queries
-from darklode.pipeline.laws.points import ENTROPY, LawKey
+from darklode.pipeline.laws.points import ENTROPY_MEASURE, LawKey
 from darklode.pipeline.laws.verdict import LawResult
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS, LAW_PLAN, LAW_POINTS, LAW_VERDICTS, NEXT_QUERIES
@@ -26,7 +26,7 @@ PLAN_STAGE = Stage(
     (LAW_PLAN.name, LAW_COSTS.name, DEPTH_COSTS.name, NEXT_QUERIES.name),
 )
 
-LEADING_MEASURES = ("nDCG@10", ENTROPY)
+LEADING_MEASURES = ("nDCG@10", ENTROPY_MEASURE)
 """Measures that decide the size of the next batch; the first available one is used."""
 
 

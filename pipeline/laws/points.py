@@ -19,12 +19,12 @@ from darklode.schemas.law_tables import LAW_POINTS
 
 POINTS_STAGE = Stage("law_points", 4, (), (LAW_POINTS.name,))
 
-ENTROPY = "contrastive_entropy"
+ENTROPY_MEASURE = "contrastive_entropy"
 N_NEGATIVES = 256
 """W of contrastive entropy, sampled negatives per positive: 256 in Scaling Laws for Dense Retrieval (Eq. 6).
 It fixes the entropy of chance; entropies of different W are not comparable."""
 
-LOWER_IS_BETTER = (ENTROPY, "loss")
+LOWER_IS_BETTER = (ENTROPY_MEASURE, "loss")
 """Measures of which less is better, so that their value is the loss; for all others the loss is 1 − value."""
 
 REQUIRED_COLUMNS = ("size", "value")
@@ -50,7 +50,10 @@ def law_points(file: str, output: Output) -> None:
         raise InputError(f"{file} misses the columns {', '.join(missing)}; found {present}")
     columns = {name: rows_read[name] for name in rows_read.column_names if name in LAW_POINTS.schema.names}
     n = rows_read.num_rows
-    defaults = {"measure": pa.array([ENTROPY] * n, pa.string()), "source": pa.array([DEFAULT_SOURCE] * n, pa.string())}
+    defaults = {
+        "measure": pa.array([ENTROPY_MEASURE] * n, pa.string()),
+        "source": pa.array([DEFAULT_SOURCE] * n, pa.string()),
+    }
     try:
         rows = LAW_POINTS.rows(defaults | columns)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from darklode.pipeline.laws.grid_point_triplets import write_point_triplets
 from darklode.pipeline.laws.trainer import UNTRAINED, GridData, OnProgress, PointKey, TrainedModel
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.dual.evaluation import NAME, read_as
+from darklode.pipeline.towers.dual.evaluation import TOWERS_NAME, read_as
 from darklode.pipeline.towers.dual.prompt import DecoderPrompt
 from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers, validation_sample_of
 from darklode.pipeline.towers.dual.trial_settings import TrialSettings
@@ -108,7 +108,7 @@ class DualTowerTrainer:
         base = data.base
         with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch, deterministic(0):
             towers = self._initial_towers(data)
-            folder = Path(scratch) / NAME
+            folder = Path(scratch) / TOWERS_NAME
             if model.weights is not None:
                 towers.restore(model.weights)
             towers.merged_query_tower().save_pretrained(str(folder), create_model_card=False)

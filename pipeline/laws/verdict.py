@@ -39,9 +39,9 @@ MAX_ERROR = 0.03
 """Maximum relative error of the predicted loss at a size that was not fitted. Raising it accepts weaker laws."""
 
 MAX_INTERVAL = 0.05
-"""Maximum relative half-width of the 95 % interval at the held-out size; a wider one gives the verdict `UNKNOWN`."""
+"""Maximum relative half-width of the 95 % interval at the held-out size; a wider one gives `NOT_IDENTIFIABLE`."""
 
-LAW, NO_LAW, UNKNOWN = "law", "no law", "not identifiable yet"
+LAW, NO_LAW, NOT_IDENTIFIABLE = "law", "no law", "not identifiable yet"
 """Verdicts: accepted; refuted; or too few or too noisy points to decide."""
 
 
@@ -57,7 +57,7 @@ class LawResult:
         mean_loss: mean loss at each place, shape (n_places,).
         fits: one fit per form to the fitted points, which are neither on the plateau nor held out.
         chosen: the fit with the lowest AICc; None if no form could be fitted.
-        verdict: `LAW`, `NO_LAW` or `UNKNOWN`.
+        verdict: `LAW`, `NO_LAW` or `NOT_IDENTIFIABLE`.
         reason: why, as a sentence part; empty for a law without caveat.
         error: relative error of the chosen fit at the held-out places, see `prediction_error`.
         naive: relative error there of the naive forecast "same as the size before"; NaN if size and model vary.
@@ -73,7 +73,7 @@ class LawResult:
     mean_loss: Doubles
     fits: list[Fit] = field(default_factory=list)
     chosen: Fit | None = None
-    verdict: str = UNKNOWN
+    verdict: str = NOT_IDENTIFIABLE
     reason: str = ""
     error: float = float("nan")
     naive: float = float("nan")
@@ -189,7 +189,7 @@ def _claim(result: LawResult, fitted: LawPoints, held_out: LawPoints) -> tuple[s
     if best_fit is None or n_places <= best_fit.form.count or np.isinf(best_fit.aicc):
         form = best_fit.form if best_fit else fitting_forms(fitted)[0] if len(fitted) else None
         requirement = None if form is None else (form.formula, form.count)
-        return UNKNOWN, format.too_few_points(requirement, len(fitted), n_places, int(result.plateau.sum()))
+        return NOT_IDENTIFIABLE, format.too_few_points(requirement, len(fitted), n_places, int(result.plateau.sum()))
     if fit(CONSTANT, fitted).aicc <= best_fit.aicc:
         return NO_LAW, format.CONSTANT_WINS
     failed_check = _failed_earlier_check(best_fit.form, fitted)
@@ -199,7 +199,7 @@ def _claim(result: LawResult, fitted: LawPoints, held_out: LawPoints) -> tuple[s
     low, high = result.ends[:, is_member(result.places, held_out)]
     half_width = float(np.log(high / low).max() / 2) if len(low) else float("inf")
     if not half_width <= MAX_INTERVAL:  # also if it is NaN
-        return UNKNOWN, format.wide_interval(half_width, MAX_INTERVAL)
+        return NOT_IDENTIFIABLE, format.wide_interval(half_width, MAX_INTERVAL)
     bounds_hit = best_fit.form.bounds_hit(best_fit.at, best_fit.frame)
     return LAW, format.degenerate(bounds_hit) if bounds_hit else ""
 
@@ -213,7 +213,7 @@ def _failed_earlier_check(form: FunctionalForm, fitted: LawPoints) -> tuple[str,
     smaller = fitted.take(~held_out_mask)
     largest_fitted = fitted.take(held_out_mask)
     if len(_places(smaller)) < form.count:
-        return UNKNOWN, format.sizes_needed(form.count)
+        return NOT_IDENTIFIABLE, format.sizes_needed(form.count)
     error = prediction_error(fit(form, smaller), largest_fitted)
     naive_error = _naive_forecast(smaller, largest_fitted)
     if not error <= MAX_ERROR:

@@ -16,8 +16,8 @@ from darklode.pipeline.validate.stage import is_stale
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TRIPLETS
 
-UNJUDGED = "no LLM and no human has judged this dataset"
-PARTLY_JUDGED = "no LLM has judged this dataset, and people have labelled only a part of it"
+UNJUDGED_NOTE = "no LLM and no human has judged this dataset"
+PARTLY_JUDGED_NOTE = "no LLM has judged this dataset, and people have labelled only a part of it"
 WEAK_LABELS_WARNING = """\
 > **Warning: {judged}.** The labels come from an embedded scorer, `{judges}`.
 > They are weak: do not compare neural retrievers with them."""
@@ -147,7 +147,7 @@ def _warnings(tables: Tables, warnings: Sequence[str]) -> Iterator[str]:
     weak = [judge for judge in judges if judge.startswith("embedded")]
     if weak:
         has_human_labels = statistics.label_sources(tables).num_rows or tables.rows("reviews")
-        judged = PARTLY_JUDGED if has_human_labels else UNJUDGED
+        judged = PARTLY_JUDGED_NOTE if has_human_labels else UNJUDGED_NOTE
         yield WEAK_LABELS_WARNING.format(judges=cell(", ".join(weak)), judged=judged)
     yield from (f"> **Warning:** {' '.join(warning.split())}" for warning in warnings)
 

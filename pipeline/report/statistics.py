@@ -294,7 +294,7 @@ tiers = Statistic("""
         SELECT t.size, t.tier, CAST(sum(documents) AS BIGINT) AS documents,
                sum(title_words) / nullif(sum(titles), 0) AS words_per_title,
                sum(text_words) / sum(texts) AS words_per_text
-        FROM tiers t JOIN texts x ON x.size <= t.size GROUP BY t.size, t.tier
+        FROM tiers t JOIN texts ON texts.size <= t.size GROUP BY t.size, t.tier
     ), query_statistics AS (
         SELECT t.size, CAST(sum(pairs) AS BIGINT) AS pairs, sum(words) / sum(pairs) AS words_per_query
         FROM tiers t JOIN query_words w ON w.size <= t.size GROUP BY t.size

@@ -19,7 +19,7 @@ from darklode.pipeline.base.errors import ArtifactError, DarklodeError, DoesNotF
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.serve.adapter_check import AdapterCheck, require_fit
 from darklode.pipeline.serve.release_gate import LiveAdapters, require_no_loss
-from darklode.pipeline.train.release.adapter import HEAD_FILE, RECORD, Adapter, read_record
+from darklode.pipeline.train.release.adapter import HEAD_FILE, RECORD_FILE, Adapter, read_record
 from darklode.pipeline.train.release.identity import weights_hash
 
 REGISTRY_FILE = "registry.json"
@@ -155,7 +155,7 @@ class AdapterRegistry:
                 self._store.write(f"{ADAPTERS_FOLDER}/{name}/{file}", data)
         facts = adapter.facts | ({"shared_with": list(other_tenants)} if other_tenants else {})
         self._store.write(
-            f"{ADAPTERS_FOLDER}/{name}/{RECORD}", json.dumps(facts, indent=1, ensure_ascii=False).encode()
+            f"{ADAPTERS_FOLDER}/{name}/{RECORD_FILE}", json.dumps(facts, indent=1, ensure_ascii=False).encode()
         )
 
     def _try_hard_link(self, source_store: Store, file: str, name: str) -> bool:

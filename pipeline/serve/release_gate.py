@@ -15,9 +15,9 @@ from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.relations import Relation
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import (
-    LEVEL,
     MAX_LOSS,
     MIN_CLUSTERS,
+    SIGNIFICANCE,
     ResamplingSettings,
     compare_paired,
     is_above_zero,
@@ -98,7 +98,7 @@ def fall_summary(above: Mapping[str, Any]) -> str:
     between = f"{MEASURE} {above['difference'] - MARGIN:+.3f} ({low:+.3f} to {high:+.3f}, p {above['p']:.3f})"
     if is_above_zero({**above, "low": -above["high"]}):
         return f"would fall by more than {MARGIN}: {between}"
-    return f"may fall by more than {MARGIN}, which interval and p (at most {LEVEL}) must exclude: {between}"
+    return f"may fall by more than {MARGIN}, which interval and p (at most {SIGNIFICANCE}) must exclude: {between}"
 
 
 def _test_queries(index: TenantIndex, learned: Sequence[str]) -> tuple[pa.Table, pa.Table]:

@@ -15,18 +15,18 @@ from darklode.pipeline.train.release.folder import assemble_model, compare_vecto
 from darklode.pipeline.train.release.identity import fingerprint, record
 from darklode.schemas.tower_tables import TOWER_QUERIES
 
-STUDENT = "student"
+SHIPPED_STUDENT = "student"
 """`shipped` in `adapter.json` for a student; for an adapter it is `adapted` or `base`."""
 
 # Retained quality is measured on all counted test queries, also on those that share a positive with training, because a
 # student learns from no label.
 RETAINED_QUALITY_SQL = """
     WITH scores AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')
-    SELECT t.measure, t.value AS teacher, s.value AS student, s.value / nullif(t.value, 0) AS kept, p.difference,
-           p.low, p.high, t.queries
-    FROM scores t JOIN scores s ON t.measure = s.measure AND t.system = 'teacher' AND s.system = 'student'
-    JOIN evaluation_pairs p ON p.measure = t.measure AND p.tenant IS NULL AND p.part = 'counted'
-    ORDER BY t.measure DESC
+    SELECT measure, teachers.value AS teacher, students.value AS student,
+           students.value / nullif(teachers.value, 0) AS kept, p.difference, p.low, p.high, teachers.queries
+    FROM (FROM scores WHERE system = 'teacher') teachers JOIN (FROM scores WHERE system = 'student') students
+        USING (measure)
+    JOIN evaluation_pairs p USING (measure) WHERE p.tenant IS NULL AND p.part = 'counted' ORDER BY measure DESC
 """
 
 
@@ -78,7 +78,7 @@ def verdict(tables: Tables) -> dict[str, Any]:
     ).to_pylist()
     return {
         "tenant": rows[0]["tenant"],
-        "shipped": STUDENT,
+        "shipped": SHIPPED_STUDENT,
         "reason": sentence(tables),
         "part": "counted",
         "validation_queries": rows[0]["held"],

@@ -196,12 +196,12 @@ SAMPLE_ROWS_SQL = f"""
 """
 
 STRATA_ROWS_SQL = """
-    WITH numbered AS (
+    WITH numbered_cells AS (
         SELECT tenant, retrievers, number, pair_counts.pairs, verdict
         FROM pair_counts JOIN cells USING (tenant, verdict, found_by, permille)
     ), retriever_pairs AS (
-        SELECT number, tenant, verdict, NULL AS retriever, pairs FROM numbered UNION ALL
-        SELECT number, tenant, verdict, unnest(retrievers), pairs FROM numbered
+        SELECT number, tenant, verdict, NULL AS retriever, pairs FROM numbered_cells UNION ALL
+        SELECT number, tenant, verdict, unnest(retrievers), pairs FROM numbered_cells
     )
     SELECT stratum, CAST(number AS INTEGER) AS position, tenant, retriever, $verdicts[verdict + 1] AS verdict,
            CAST(sum(pairs) AS BIGINT) AS pairs

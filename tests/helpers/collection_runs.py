@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import Run, Stage, call
 from darklode.pipeline.base.artifacts.step import Step
 from darklode.pipeline.evaluate.measures import depth_of
 from darklode.pipeline.evaluate.rankings import CHUNK_RANKINGS_STAGE, rank_all
-from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, evaluate
 from darklode.pipeline.evaluate.test_queries import BUILD_STAGE, of_a_build
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
@@ -70,7 +70,7 @@ def evaluate_run(run: Run, systems: Mapping[str, Any], settings: EvaluateSetting
         Step(BUILD_STAGE, call(of_a_build)),
         Step(CHUNK_RANKINGS_STAGE, ranking, untracked=("systems", "identities")),
         Step(
-            EVALUATE,
+            EVALUATION_STAGE,
             call(evaluate, settings.only("measures", "n_resamples", "permutations"), systems=list(systems), seed=13),
         ),
     ]

@@ -25,7 +25,7 @@ def definition(dimensions: int) -> tuple[str, Definition]:
     return "index.json", {"settings": {"index": {"knn": True}}, "mappings": mappings}
 
 
-LOADING = """
+LOADING_GUIDE = """
 ```sh
 curl -X PUT "$URL/texts" -H "Content-Type: application/json" --data-binary @index.json
 for file in points-*.ndjson; do
@@ -49,5 +49,5 @@ OPENSEARCH = Engine(
     after=b"\n",
     ending="ndjson",
     definition=definition,
-    loading=LOADING,
+    loading=LOADING_GUIDE,
 )

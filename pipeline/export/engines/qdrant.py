@@ -13,7 +13,7 @@ def definition(dimensions: int) -> tuple[str, Definition]:
     return "collection.json", {"vectors": {"size": dimensions, "distance": "Dot"}}
 
 
-LOADING = """
+LOADING_GUIDE = """
 ```sh
 curl -X PUT "$URL/collections/texts" -H "Content-Type: application/json" --data-binary @collection.json
 for file in points-*.json; do
@@ -52,5 +52,5 @@ QDRANT = Engine(
     after=b"\n]}\n",
     ending="json",
     definition=definition,
-    loading=LOADING,
+    loading=LOADING_GUIDE,
 )

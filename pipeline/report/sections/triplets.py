@@ -37,9 +37,9 @@ DOUBTFUL_PAIRS_SQL = """
 """
 
 DOUBTFUL_MINED_PAIRS_SQL = """
-    SELECT v.tenant, v.query_id, v.positive_id AS chunk_id, true AS relevant, v.probability, h.threshold,
-           v.probability - h.threshold AS margin, min(t.triplet_id) AS triplet_id
-    FROM mined_verdicts v JOIN triplets t USING (tenant, query_id, positive_id), thresholds h
+    SELECT v.tenant, v.query_id, v.positive_id AS chunk_id, true AS relevant, v.probability, threshold,
+           v.probability - threshold AS margin, min(t.triplet_id) AS triplet_id
+    FROM mined_verdicts v JOIN triplets t USING (tenant, query_id, positive_id), thresholds
     WHERE v.probability IS NOT NULL GROUP BY ALL ORDER BY margin, v.tenant, v.query_id, v.positive_id LIMIT $wanted
 """
 

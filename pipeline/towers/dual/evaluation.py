@@ -30,7 +30,7 @@ BEGINNING, TOWERS = SYSTEMS = ("beginning", "towers")
 """The compared systems: the initial encoder and the trained towers."""
 
 MEASURES = ("R@10", "R@50", "R@100", "nDCG@10")
-NAME = "towers"
+TOWERS_NAME = "towers"
 """Folder name that towers are opened from; part of their id in the embedding cache, so that a change encodes again."""
 
 
@@ -53,7 +53,7 @@ def rank_test_queries(
         ArtifactError: no test query has a positive.
     """
     with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch:
-        folder = Path(scratch) / NAME
+        folder = Path(scratch) / TOWERS_NAME
         best_towers(tables, inputs, dual, adapt).merged_query_tower().save_pretrained(
             str(folder), create_model_card=False
         )

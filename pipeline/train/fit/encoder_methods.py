@@ -16,7 +16,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.heads import name_tensors
-from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
+from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache
 from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder
 from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.fit.whitening import best_whitening
@@ -36,7 +36,7 @@ class EncoderMethod:
     """`full`, `top_n` and `lora`, with the trainer of sentence-transformers."""
 
     setting_name = "learning rate"
-    shares: Sequence[float] = SHARES
+    shares: Sequence[float] = INTERPOLATION_SHARES
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         assert isinstance(base.encoder, SentenceTransformersSettings)

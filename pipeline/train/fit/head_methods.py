@@ -16,9 +16,9 @@ from darklode.pipeline.train.fit.closed_form import RIDGES, STEP_LENGTHS, soluti
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.heads import Head, dense, layers_of, name_tensors
-from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
+from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache
 from darklode.pipeline.train.fit.trial import TrainingHistory
-from darklode.pipeline.train.fit.whitening import POWERS, best_whitening, whitenings
+from darklode.pipeline.train.fit.whitening import COVARIANCE_POWERS, best_whitening, whitenings
 from darklode.pipeline.train.types import Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -36,7 +36,7 @@ class HeadMethod:
     """`linear` and `ffn`, trained by Darklode's own loop."""
 
     setting_name = "learning rate"
-    shares: Sequence[float] = SHARES
+    shares: Sequence[float] = INTERPOLATION_SHARES
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         self._settings, self._base = settings, base
@@ -124,7 +124,7 @@ class WhiteningMethod(HeadMethod):
     @property
     def hyperparameters(self) -> Sequence[float]:
         """The powers."""
-        return POWERS
+        return COVARIANCE_POWERS
 
     def fit(self, task: Task, setting: float, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Deterministic; the seed is unused."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet, Task
     from darklode.pipeline.train.data.vectors import FrozenIndex
 
-SHARES = (0.25, 0.5, 0.75, 1.0)
+INTERPOLATION_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the way from base weights to trained weights (Wortsman et al. 2022, WiSE-FT)."""
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 
-HEIGHTS = "▁▂▃▄▅▆▇█"
+BARS = "▁▂▃▄▅▆▇█"
 
-WIDTH = 16
+MAX_BARS = 16
 """Maximum number of characters of a sparkline; the latest points are shown."""
 
 
@@ -34,10 +34,10 @@ def format_history(points: Sequence[EvalPoint]) -> str:
 
 def sparkline(values: Sequence[float | None]) -> str:
     """The latest known values as bars between their minimum and maximum."""
-    values_shown = [value for value in values if value is not None][-WIDTH:]
+    values_shown = [value for value in values if value is not None][-MAX_BARS:]
     low, high = min(values_shown, default=0.0), max(values_shown, default=0.0)
-    steps = (high - low) / (len(HEIGHTS) - 1)
-    return "".join(HEIGHTS[round((value - low) / steps)] if steps > 0 else HEIGHTS[0] for value in values_shown)
+    steps = (high - low) / (len(BARS) - 1)
+    return "".join(BARS[round((value - low) / steps)] if steps > 0 else BARS[0] for value in values_shown)
 
 
 def format_loss(loss: float | None, digits: int) -> str:

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from darklode.pipeline.base.errors import MissingPart
 
-INSTALL = 'pip install "darklode[train]"'
+INSTALL_COMMAND = 'pip install "darklode[train]"'
 
 BASE_PACKAGES = ("torch", "sentence_transformers")
 PACKAGES_BY_METHOD = {
@@ -23,4 +23,4 @@ def check_parts(method: str) -> None:
     """
     missing = [name for name in PACKAGES_BY_METHOD.get(method, BASE_PACKAGES) if find_spec(name) is None]
     if missing:
-        raise MissingPart(f"adapt.method {method} needs {' and '.join(missing)}: {INSTALL}")
+        raise MissingPart(f"adapt.method {method} needs {' and '.join(missing)}: {INSTALL_COMMAND}")

@@ -18,7 +18,7 @@ from darklode.pipeline.base.types import Doubles, Floats
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import Task
 
-POWERS = (0.25, 0.5, 0.75)
+COVARIANCE_POWERS = (0.25, 0.5, 0.75)
 """Powers of the covariance: 0 is the base, 1 whitens scores completely."""
 
 SHRINKAGE = 0.1
@@ -28,7 +28,7 @@ _TEXTS_PER_BLOCK = 8192
 
 
 def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:
-    """For each power p of `POWERS` the map C^-p, where C is the mean covariance of texts and train queries.
+    """For each power p of `COVARIANCE_POWERS` the map C^-p, where C is the mean covariance of texts and train queries.
 
     Maps are symmetric, shape (dimensions, dimensions), and scaled so that train queries keep their mean length. No
     label is used.
@@ -44,7 +44,7 @@ def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:
         spread = (_covariance(iter([queries])) + _covariance(_texts(task))) / 2
         values, axes = np.linalg.eigh(spread)
         values = np.maximum(values, 0) + max(SHRINKAGE * float(np.mean(values)), 1e-12)
-        for power in POWERS:
+        for power in COVARIANCE_POWERS:
             whitening = (axes * values**-power) @ axes.T
             lengths = np.linalg.norm(queries @ whitening, axis=1)
             yield power, (whitening / max(float(lengths.mean()), 1e-12)).astype(np.float32)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.types import Layers
 
-RECORD, ENCODER_FOLDER, ADAPTER_FOLDER = "adapter.json", "query_encoder", "adapter"
-SAVED_RECORD = f"{ENCODER_FOLDER}/darklode.json"
+RECORD_FILE, ENCODER_FOLDER, ADAPTER_FOLDER = "adapter.json", "query_encoder", "adapter"
+SAVED_RECORD_FILE = f"{ENCODER_FOLDER}/darklode.json"
 """Which encoder was saved and how its vectors differ from training; not part of the hashed weights."""
 
 HEAD_FILE = f"{ADAPTER_FOLDER}/adapter.safetensors"
@@ -72,7 +72,7 @@ class Adapter:
         """
         name = str(self.facts["id"])
         if not _ID.fullmatch(name):
-            raise ArtifactError(f"{self.store.path(RECORD)} is damaged: {name!r} is not an adapter id")
+            raise ArtifactError(f"{self.store.path(RECORD_FILE)} is damaged: {name!r} is not an adapter id")
         return name
 
     @property
@@ -159,4 +159,4 @@ def _base(settings: str) -> Callable[[Sequence[str]], Floats]:
 
 def read_record(store: Store) -> Facts:
     """Read an adapter's record; empty if there is none or it is unreadable."""
-    return store.read_object(RECORD)
+    return store.read_object(RECORD_FILE)

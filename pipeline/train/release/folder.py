@@ -21,7 +21,7 @@ from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, load_best_trial
-from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, ENCODER_FOLDER, SAVED_RECORD
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, ENCODER_FOLDER, SAVED_RECORD_FILE
 from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
@@ -101,7 +101,7 @@ def probes(tables: Tables) -> list[str]:
 
 
 def _record(folder: str) -> str:
-    return SAVED_RECORD.replace(ENCODER_FOLDER, folder)
+    return SAVED_RECORD_FILE.replace(ENCODER_FOLDER, folder)
 
 
 def _write_file(store: Store, name: str, data: bytes) -> int:

@@ -21,7 +21,7 @@ from darklode.pipeline.base.models.local import fetch_hint, locate
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD, SAVED_RECORD, Adapter, read_record
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD_FILE, SAVED_RECORD_FILE, Adapter, read_record
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
@@ -83,7 +83,7 @@ def record(
         ),
         "indexes": [_index(base, frozen, adapter, tables, source) for source in base.sources],
     }
-    run.store.write(RECORD, json.dumps(facts, indent=1, ensure_ascii=False).encode())
+    run.store.write(RECORD_FILE, json.dumps(facts, indent=1, ensure_ascii=False).encode())
 
 
 def identity(settings: SentenceTransformersSettings) -> Facts:
@@ -136,7 +136,7 @@ def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
 def weights_hash(store: Store, folder: str = ENCODER_FOLDER) -> str:
     """Fingerprint of a folder by file names and contents."""
     files = sorted(store.sizes(folder, recursive=True))
-    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED_RECORD})
+    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED_RECORD_FILE})
 
 
 def mean_shift(base: Floats, adapted: Floats) -> float:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.release.adapter import Adapter
 
 ONNX_FOLDER = "onnx"
-GRAPH, TOKENIZER, RECORD = "model.onnx", "tokenizer.json", "about.json"
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-OUTPUT = "vector"
+GRAPH_FILE, TOKENIZER_FILE, RECORD_FILE = "model.onnx", "tokenizer.json", "about.json"
+GRAPH_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+GRAPH_OUTPUT = "vector"
 OPSET = 18
 
 MAX_DIFFERENCE = 1e-4
@@ -59,10 +59,10 @@ def export(adapter: Adapter) -> float:
     with tempfile.TemporaryDirectory(prefix="darklode-onnx-") as scratch:
         folder = Path(scratch)
         prompt = model.prompts.get(model.default_prompt_name or "", "")
-        _tokenizer(model).save(str(folder / TOKENIZER))
-        inputs = _export_graph(model, [prompt + text for text in texts], folder / GRAPH)
-        about = {"prompt": prompt, "inputs": inputs, "output": OUTPUT, "how": USAGE}
-        (folder / RECORD).write_text(json.dumps(about))
+        _tokenizer(model).save(str(folder / TOKENIZER_FILE))
+        inputs = _export_graph(model, [prompt + text for text in texts], folder / GRAPH_FILE)
+        about = {"prompt": prompt, "inputs": inputs, "output": GRAPH_OUTPUT, "how": USAGE}
+        (folder / RECORD_FILE).write_text(json.dumps(about))
         difference = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
         if difference > MAX_DIFFERENCE:
             raise DarklodeError(
@@ -70,10 +70,10 @@ def export(adapter: Adapter) -> float:
             )
         adapter.store.delete_folder(ONNX_FOLDER)
         for path in sorted(folder.iterdir()):
-            if path.name != RECORD:
+            if path.name != RECORD_FILE:
                 adapter.store.write(f"{ONNX_FOLDER}/{path.name}", path.read_bytes())
         record = json.dumps(about | {"difference": difference, "adapter": adapter.id}, indent=1, ensure_ascii=False)
-        adapter.store.write(f"{ONNX_FOLDER}/{RECORD}", record.encode())
+        adapter.store.write(f"{ONNX_FOLDER}/{RECORD_FILE}", record.encode())
     return difference
 
 
@@ -82,15 +82,17 @@ def vectors(folder: Path, texts: Sequence[str]) -> Floats:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-    about = json.loads((folder / RECORD).read_text())
-    encodings = Tokenizer.from_file(str(folder / TOKENIZER)).encode_batch([about["prompt"] + text for text in texts])
+    about = json.loads((folder / RECORD_FILE).read_text())
+    encodings = Tokenizer.from_file(str(folder / TOKENIZER_FILE)).encode_batch(
+        [about["prompt"] + text for text in texts]
+    )
     columns = {
         "input_ids": [encoding.ids for encoding in encodings],
         "attention_mask": [encoding.attention_mask for encoding in encodings],
         "token_type_ids": [encoding.type_ids for encoding in encodings],
     }
     inputs = {name: np.array(columns[name], np.int64) for name in about["inputs"]}
-    (encoded,) = InferenceSession(str(folder / GRAPH)).run([about["output"]], inputs)
+    (encoded,) = InferenceSession(str(folder / GRAPH_FILE)).run([about["output"]], inputs)
     return np.asarray(encoded, np.float32)
 
 
@@ -110,7 +112,7 @@ def _tokenizer(model: Any) -> Any:
 
     tokenizer = model.tokenizer
     if not getattr(tokenizer, "is_fast", False):
-        raise DarklodeError(f"{type(tokenizer).__name__} cannot be saved as {TOKENIZER}: only fast tokenizers can")
+        raise DarklodeError(f"{type(tokenizer).__name__} cannot be saved as {TOKENIZER_FILE}: only fast tokenizers can")
     exported = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     exported.enable_truncation(model.max_seq_length or tokenizer.model_max_length)
     exported.enable_padding(
@@ -124,7 +126,7 @@ def _export_graph(model: Any, texts: list[str], file: Path) -> list[str]:
     import torch
 
     features = (getattr(model, "preprocess", None) or model.tokenize)(texts)
-    names = [name for name in INPUTS if name in features]
+    names = [name for name in GRAPH_INPUTS if name in features]
 
     class EncoderGraph(torch.nn.Module):
         def __init__(self) -> None:
@@ -137,14 +139,14 @@ def _export_graph(model: Any, texts: list[str], file: Path) -> list[str]:
                 features = module(features)
             return features["sentence_embedding"]
 
-    axes = {name: {0: "batch", 1: "length"} for name in names} | {OUTPUT: {0: "batch"}}
+    axes = {name: {0: "batch", 1: "length"} for name in names} | {GRAPH_OUTPUT: {0: "batch"}}
     with _ignore_warnings():
         torch.onnx.export(
             EncoderGraph(),
             tuple(features[name] for name in names),
             str(file),
             input_names=names,
-            output_names=[OUTPUT],
+            output_names=[GRAPH_OUTPUT],
             dynamic_axes=axes,
             opset_version=OPSET,
             dynamo=False,  # the other exporter needs onnxscript

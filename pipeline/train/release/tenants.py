@@ -18,7 +18,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.fit.stage import load_best_trial
-from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD_FILE, RECORD, read_record
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD_FILE, RECORD_FILE, read_record
 from darklode.pipeline.train.release.identity import SCORE_COLUMNS, fingerprint, record
 from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
@@ -103,7 +103,7 @@ def _tenant_row(job: TenantJob, batched: BatchedTraining, report: Callable[[], N
                     job.run.execute(plan, step.execute, lambda *_: report())
             write_release()
         except DarklodeError as error:
-            job.run.store.delete(RECORD)
+            job.run.store.delete(RECORD_FILE)
             return dict.fromkeys(ADAPTED_TENANTS.schema.names) | about | {"reason": str(error)}
     facts = read_record(job.run.store)
     facts_columns = {name: facts[name] for name in ("shipped", "reason", "data", "weights")}

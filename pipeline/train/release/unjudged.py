@@ -41,11 +41,11 @@ UNLABELLED_TEXTS_SQL = f"""
         SELECT tenant, query_id, text_id, min(rank) AS rank FROM {{lists}} WHERE rank <= {DEPTH}
         GROUP BY tenant, query_id, text_id
     )
-    SELECT f.tenant, f.query_id, q.text AS query, f.text_id, f.rank, t.index,
+    SELECT r.tenant, r.query_id, q.text AS query, r.text_id, r.rank, t.index,
            substr(sha256(q.text), 1, 32) AS query_hash
-    FROM ranked_texts f ANTI JOIN adaptation_labels l USING (tenant, query_id, text_id)
+    FROM ranked_texts r ANTI JOIN adaptation_labels l USING (tenant, query_id, text_id)
     JOIN adaptation_queries q USING (tenant, query_id) JOIN adaptation_texts t USING (tenant, text_id)
-    ORDER BY rank, f.query_id, f.text_id
+    ORDER BY rank, r.query_id, r.text_id
 """
 
 # The queries below read `new_verdicts`, the rows of `unjudged_verdicts` that `judge_unjudged` registers.
@@ -69,10 +69,10 @@ ALL_QUERIES_SQL = f"""
 """
 
 COVERAGE_SQL = f"""
-    SELECT system, count(*) AS places, count(l.relevance) AS labelled, count(s.text_id) AS judged,
-           count(*) FILTER (s.relevant) AS relevant
+    SELECT system, count(*) AS places, count(l.relevance) AS labelled, count(v.text_id) AS judged,
+           count(*) FILTER (v.relevant) AS relevant
     FROM {{lists}} r LEFT JOIN adaptation_labels l USING (tenant, query_id, text_id)
-    LEFT JOIN (FROM new_verdicts WHERE relevant IS NOT NULL) s USING (tenant, query_id, text_id)
+    LEFT JOIN (FROM new_verdicts WHERE relevant IS NOT NULL) v USING (tenant, query_id, text_id)
     WHERE r.rank <= {DEPTH} GROUP BY system ORDER BY system DESC
 """
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import NoLift
 from darklode.pipeline.base.types import Row
-from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, POWER, detectable_gain, is_above_zero, is_gain
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, POWER_FACTOR, detectable_gain, is_above_zero, is_gain
 from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
 
 VERDICT_STAGE = Stage(
@@ -55,7 +55,7 @@ def decide_release(tables: Tables, output: Output) -> None:
     facts: Row = tables.sql(TEST_FACTS_SQL).to_pylist()[0]
     difference: Row = tables.sql(DECIDING_DIFFERENCE_SQL).to_pylist()[0] if facts["queries"] else {}
     if difference and difference["detectable"] is not None:
-        difference["detectable"] = detectable_gain(difference["detectable"] / POWER, difference["clusters"])
+        difference["detectable"] = detectable_gain(difference["detectable"] / POWER_FACTOR, difference["clusters"])
     why = _refusal_reason(chosen, facts) or _undecided_reason(difference)
     shipped = "base" if why else "adapted"
     reason = why or (
@@ -109,7 +109,7 @@ def clusters_needed(difference: Mapping[str, Any]) -> int:
     """Approximate number of clusters that would release this lift with 80 % power; at least the present number."""
     n = int(difference["clusters"])
     gain = difference["detectable"] - 1 / n
-    deviation = math.sqrt(max(0.0, (gain / POWER) ** 2 - 1 / n**2) * n)
+    deviation = math.sqrt(max(0.0, (gain / POWER_FACTOR) ** 2 - 1 / n**2) * n)
     n_needed = n
     while detectable_gain(deviation / math.sqrt(n_needed), n_needed) > difference["difference"]:
         n_needed = math.ceil(n_needed * 1.02)

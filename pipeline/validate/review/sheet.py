@@ -18,7 +18,7 @@ ID_COLUMNS = ("tenant", "query_id", "chunk_id")
 COLUMNS = (*ID_COLUMNS, "query", "title", "heading", "chunk", "relevance", "rationale")
 JUDGE_COLUMNS = ("judge", "probability")
 PAIR_COLUMN = "pair"
-SKIP = "skip"
+SKIP_ANSWER = "skip"
 
 # First characters that make a spreadsheet run a cell as a formula; and the apostrophe, since importing removes one.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
@@ -81,7 +81,7 @@ def _cells(pair: ReviewPair, session: ReviewSession, reviewer: str, row: int, *,
     """Yield the cells of a pair's row, in the order of `COLUMNS`."""
     yield from (pair.tenant, pair.query_id, pair.chunk_id, pair.query, pair.title or "", pair.heading or "", pair.text)
     answer = session.answer_of(reviewer, row)
-    yield "" if answer is None else SKIP if answer.relevance is None else str(answer.relevance)
+    yield "" if answer is None else SKIP_ANSWER if answer.relevance is None else str(answer.relevance)
     yield (answer and answer.rationale) or ""
     if show_judge:
         yield {True: "relevant", False: "not relevant", None: ""}[pair.relevant]
@@ -139,12 +139,12 @@ def _parse_row(
     )
     if name not in pairs.rows:
         return RefusedRow(line, "no such pair in the sample (a spreadsheet may have changed its ids)")
-    if relevance_text.casefold() == SKIP:
+    if relevance_text.casefold() == SKIP_ANSWER:
         return _SheetRow(line, pairs.rows[name], None, clean_rationale(cells_by_name.get("rationale")))
     grade = _GRADE.fullmatch(relevance_text)
     if grade is None or int(grade[1]) not in scale.names:
         grades = ", ".join(map(str, sorted(scale.names)))
-        return RefusedRow(line, f"relevance {relevance_text[:20]!r} is none of {grades}, {SKIP}")
+        return RefusedRow(line, f"relevance {relevance_text[:20]!r} is none of {grades}, {SKIP_ANSWER}")
     return _SheetRow(line, pairs.rows[name], int(grade[1]), clean_rationale(cells_by_name.get("rationale")))
 
 

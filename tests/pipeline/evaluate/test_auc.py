@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import rankdata
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.evaluate.auc import AUC, area, auc, rank_swap_p
+from darklode.pipeline.evaluate.auc import AUC_STAGE, area, auc, rank_swap_p
 from darklode.pipeline.evaluate.pair_scores import MANUAL_SCORES_STAGE, manual_scores
 from darklode.pipeline.evaluate.paired import ResamplingSettings
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
@@ -120,7 +120,7 @@ def measured(run: Run) -> None:
         lambda tables, output: manual_scores(tables, output, systems=systems, identities=names),
     )
     given = EvaluateSettings(n_resamples=100)
-    execute(run, AUC, lambda tables, output: auc(tables, output, given, systems=list(systems), seed=1))
+    execute(run, AUC_STAGE, lambda tables, output: auc(tables, output, given, systems=list(systems), seed=1))
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.evaluate.audit import AUDIT, audit
+from darklode.pipeline.evaluate.audit import AUDIT_STAGE, audit
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import QRELS, RANKINGS
 from helpers.runs import execute, put, read
@@ -33,7 +33,7 @@ def audited(run: Run, lists: Lists, labels: Labels, depth: int = 2, bootstrap: i
     put(run, "rankings", pa.Table.from_pylist(ranked, schema=RANKINGS.schema))
     put(run, "qrels", pa.Table.from_pylist(judged, schema=QRELS.schema))
     chosen = EvaluateSettings(n_resamples=bootstrap)
-    return execute(run, AUDIT, lambda tables, output: audit(tables, output, chosen, depth=depth, seed=seed))
+    return execute(run, AUDIT_STAGE, lambda tables, output: audit(tables, output, chosen, depth=depth, seed=seed))
 
 
 def by_retriever(run: Run) -> dict[tuple[object, object], Row]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.evaluate.online_metrics import ONLINE, online
+from darklode.pipeline.evaluate.online_metrics import ONLINE_STAGE, online
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.tables import TABLES
@@ -23,7 +23,9 @@ def measured(folder: Path, *searches: list[dict[str, Any]]) -> Run:
     run = Run(str(folder / "run"))
     rows = [row for one in searches for row in one]
     put(run, "impressions", pa.Table.from_pylist(rows, schema=TABLES["impressions"].schema))
-    execute(run, ONLINE, lambda tables, output: online(tables, output, LogSettings(), MEASURING, searches=0, seed=1))
+    execute(
+        run, ONLINE_STAGE, lambda tables, output: online(tables, output, LogSettings(), MEASURING, searches=0, seed=1)
+    )
     return run
 
 
@@ -135,7 +137,7 @@ def test_p_is_the_share_of_all_assignments_that_differ_as_much(tmp_path: Path) -
     rows = [row for one in searches for row in one]
     put(run, "impressions", pa.Table.from_pylist(rows, schema=TABLES["impressions"].schema))
     given = EvaluateSettings(n_resamples=100, permutations=20_000)
-    execute(run, ONLINE, lambda tables, output: online(tables, output, LogSettings(), given, searches=0, seed=1))
+    execute(run, ONLINE_STAGE, lambda tables, output: online(tables, output, LogSettings(), given, searches=0, seed=1))
     (row,) = [row for row in read(run, "online_pairs") if row["measure"] == "abandoned searches"]
     of_all = [1, 0, 0, 0, 1, 1, 1]
     every = [

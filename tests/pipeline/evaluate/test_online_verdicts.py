@@ -11,7 +11,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Tables
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.terms import TermSpace
-from darklode.pipeline.evaluate.online_metrics import ONLINE, online
+from darklode.pipeline.evaluate.online_metrics import ONLINE_STAGE, online
 from darklode.pipeline.evaluate.online_verdicts import ONLINE_VERDICTS_STAGE, online_verdicts
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.judge.embedded import EmbeddedJudge
@@ -72,7 +72,7 @@ def judged(
     )
     execute(
         run,
-        ONLINE.reading("online_verdicts"),
+        ONLINE_STAGE.reading("online_verdicts"),
         lambda tables, output: online(tables, output, logs, measuring, searches=searches, seed=1),
     )
     rows: list[dict[str, Any]] = [row for row in read(run, "online") if row["tenant"] is None]

@@ -6,7 +6,7 @@ from scipy import stats
 
 from darklode.pipeline.evaluate.paired import (
     MIN_CLUSTERS,
-    POWER,
+    POWER_FACTOR,
     ResamplingSettings,
     compare_paired,
     detectable_gain,
@@ -195,4 +195,4 @@ def test_p_of_draws_is_never_zero() -> None:
 def test_the_standard_error_is_that_of_a_sample() -> None:
     ahead = np.random.default_rng(0).normal(0.05, 0.2, (5, 1))
     found = compare_paired(ahead, np.zeros((5, 1)), groups_of(5), ResamplingSettings(10, 10))
-    assert found.detectable[0] == pytest.approx(POWER * ahead.std(ddof=1) / np.sqrt(5))
+    assert found.detectable[0] == pytest.approx(POWER_FACTOR * ahead.std(ddof=1) / np.sqrt(5))

@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.paired import holm
-from darklode.pipeline.evaluate.stage import EVALUATE, EvaluationQueries, evaluate
+from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, EvaluationQueries, evaluate
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (folder / "bad.txt").write_text("".join(lines))
     (folder / "none.txt").write_text("acme/test%20login Q0 outside 1 1 x\n")
     ranked(made, {"bm25": Bm25Kind()}, folder / "bad.txt", folder / "none.txt")
-    execute(made, EVALUATE, lambda tables, output: evaluate(tables, output, SETTINGS, systems=SYSTEMS, seed=3))
+    execute(made, EVALUATION_STAGE, lambda tables, output: evaluate(tables, output, SETTINGS, systems=SYSTEMS, seed=3))
     return made
 
 

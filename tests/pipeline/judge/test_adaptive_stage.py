@@ -13,7 +13,7 @@ from darklode.pipeline.base.artifacts import Manifest, Output, Run, Tables
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.evaluate.audit import AUDIT, audit
+from darklode.pipeline.evaluate.audit import AUDIT_STAGE, audit
 from darklode.pipeline.judge.label import LABEL, write_qrels
 from darklode.pipeline.judge.panel import Panel, Vote
 from darklode.pipeline.judge.port import Judge
@@ -240,7 +240,9 @@ def test_unjudged_pairs_never_become_negatives_or_misses(run: Run) -> None:
     assert len(used) > 100
     assert not used & left
     execute(
-        run, AUDIT, lambda tables, output: audit(tables, output, EvaluateSettings(n_resamples=10), depth=60, seed=1)
+        run,
+        AUDIT_STAGE,
+        lambda tables, output: audit(tables, output, EvaluateSettings(n_resamples=10), depth=60, seed=1),
     )
     found = sum(1 for verdict in read(run, "verdicts") if verdict["relevant"])
     assert {row["positives"] for row in read(run, "audit_retrievers")} == {found}

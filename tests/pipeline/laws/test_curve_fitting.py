@@ -6,7 +6,7 @@ from scipy.optimize import curve_fit
 from scipy.stats import laplace
 
 from darklode.pipeline.base.types import Doubles
-from darklode.pipeline.laws.curve_fitting import HUBER, fit, huber
+from darklode.pipeline.laws.curve_fitting import HUBER_DELTA, fit, huber
 from darklode.pipeline.laws.functional_forms import JOINT, PARAMETERS, SIZE, SIZE_WITH_OFFSET, FunctionalForm, LawPoints
 
 SIZES = 2.0 ** np.arange(7, 14)
@@ -81,7 +81,7 @@ def test_too_few_points_have_no_criterion_and_no_covariance() -> None:
 
 
 def test_huber_is_a_sum() -> None:
-    one = np.array([HUBER / 2, 5 * HUBER])
+    one = np.array([HUBER_DELTA / 2, 5 * HUBER_DELTA])
     assert huber(one) == pytest.approx(0.125 + 4.5)
     assert huber(np.tile(one, 3)) == pytest.approx(3 * huber(one))
 

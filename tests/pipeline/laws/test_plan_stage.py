@@ -6,7 +6,7 @@ import pytest
 from darklode.pipeline.laws.functional_forms import LawPoints
 from darklode.pipeline.laws.label_plan import PlanRequest, n_missing_labels
 from darklode.pipeline.laws.plan_stage import _batch_size
-from darklode.pipeline.laws.points import ENTROPY, LawKey
+from darklode.pipeline.laws.points import ENTROPY_MEASURE, LawKey
 from darklode.pipeline.laws.verdict import NO_LAW, LawResult
 
 
@@ -25,7 +25,7 @@ SMALL, MIDDLE, LARGE = (not_identifiable(size) for size in (10.0, 100.0, 1000.0)
         ({}, 0),
         ({LawKey("R@10", "labels"): SMALL, LawKey("R@10", "mined"): LARGE}, n_missing_labels(LARGE)),
         ({LawKey("R@10", "labels"): LARGE, LawKey("nDCG@10", "labels"): SMALL}, n_missing_labels(SMALL)),
-        ({LawKey(ENTROPY, "labels"): LARGE, LawKey("nDCG@10", "labels"): SMALL}, n_missing_labels(SMALL)),
+        ({LawKey(ENTROPY_MEASURE, "labels"): LARGE, LawKey("nDCG@10", "labels"): SMALL}, n_missing_labels(SMALL)),
         ({LawKey("nDCG@10", "labels"): SMALL, LawKey("nDCG@10", "mined"): LARGE}, n_missing_labels(SMALL)),
         (
             {LawKey("nDCG@10", "labels", name): one for name, one in (("a", SMALL), ("b", MIDDLE))},

@@ -10,8 +10,8 @@ from darklode.pipeline.laws import verdict
 from darklode.pipeline.laws.curve_fitting import Fit
 from darklode.pipeline.laws.fit_stage import CHANCE_LOSSES
 from darklode.pipeline.laws.functional_forms import ADDITIVE, DataScale, LawPoints
-from darklode.pipeline.laws.points import ENTROPY
-from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, LawResult, find_law, largest, prediction_error
+from darklode.pipeline.laws.points import ENTROPY_MEASURE
+from darklode.pipeline.laws.verdict import LAW, NO_LAW, NOT_IDENTIFIABLE, LawResult, find_law, largest, prediction_error
 
 # A bag of embeddings trained from scratch, at six sizes of data and at seven of the model; a head on a frozen encoder.
 BY_SIZE = [250, 500, 1000, 2000, 4000, 8000], [5.29, 5.24, 5.05, 4.69, 4.40, 3.94]
@@ -24,7 +24,7 @@ SIZES = np.repeat(2.0 ** np.arange(7, 14), 3)
 def judged(size: object, value: object, parameters: object = None, resamples: int = 30) -> LawResult:
     sizes, values = np.asarray(size, float), np.asarray(value, float)
     models = np.full(len(sizes), np.nan) if parameters is None else np.asarray(parameters, float)
-    return find_law(LawPoints(sizes, models, values), CHANCE_LOSSES[ENTROPY], resamples, 0)
+    return find_law(LawPoints(sizes, models, values), CHANCE_LOSSES[ENTROPY_MEASURE], resamples, 0)
 
 
 def noisy(exact: Doubles, spread: float) -> Doubles:
@@ -33,14 +33,14 @@ def noisy(exact: Doubles, spread: float) -> Doubles:
 
 def test_a_curve_that_leaves_chance_late_is_not_identifiable() -> None:
     found = judged(*BY_SIZE)
-    assert (found.verdict, found.claimed) == (UNKNOWN, False)
+    assert (found.verdict, found.claimed) == (NOT_IDENTIFIABLE, False)
     assert found.plateau.sum() == 3
     assert "3 points near chance are left out" in found.reason
 
 
 def test_a_curve_with_an_r2_of_997_is_not_identifiable_and_misses_the_largest() -> None:
     found = judged([8000] * 7, BY_MODEL[1], BY_MODEL[0])
-    assert found.verdict == UNKNOWN
+    assert found.verdict == NOT_IDENTIFIABLE
     assert found.chosen is not None
     assert found.chosen.r2 > 0.99
     assert found.error > 0.05
@@ -100,7 +100,7 @@ def test_the_largest_of_a_grid_are_those_of_the_largest_size_and_of_the_largest_
 def test_a_width_is_told_finer_than_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdict, "MAX_INTERVAL", 0.001)
     found = judged(SIZES, noisy((600 / SIZES) ** 0.4 + 0.8, 0.003))
-    assert found.verdict == UNKNOWN
+    assert found.verdict == NOT_IDENTIFIABLE
     assert re.search(r"is ±[1-9]?\d\.\d%; at most", found.reason)
 
 

@@ -14,7 +14,7 @@ from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD_FILE
 from darklode.pipeline.train.release.identity import weights_hash
 from helpers.adapted import build_to_adapt, model_in, refused, shipped_adapter
 
@@ -28,9 +28,9 @@ def adapter(shipped: Path, tmp_path: Path) -> Path:
 
 
 def changed(adapter: Path, change: Change) -> None:
-    facts = json.loads((adapter / RECORD).read_text())
+    facts = json.loads((adapter / RECORD_FILE).read_text())
     change(facts)
-    (adapter / RECORD).write_text(json.dumps(facts))
+    (adapter / RECORD_FILE).write_text(json.dumps(facts))
 
 
 def test_the_run_that_it_was_adapted_to_fits(shipped: Path) -> None:

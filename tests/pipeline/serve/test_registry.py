@@ -10,15 +10,15 @@ from darklode.flows import open_systems
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift
 from darklode.pipeline.serve.registry import ADAPTERS_FOLDER, REGISTRY_FILE, AdapterRegistry
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD, Adapter
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD_FILE, Adapter
 from darklode.pipeline.train.release.identity import weights_hash
 from helpers.adapted import TENANT
 
 
 def again(adapter: Path, to: Path, name: str, **changes: str) -> Path:
     """The same adapter under another id."""
-    facts = json.loads((shutil.copytree(adapter, to) / RECORD).read_text())
-    (to / RECORD).write_text(json.dumps(facts | {"id": name} | changes))
+    facts = json.loads((shutil.copytree(adapter, to) / RECORD_FILE).read_text())
+    (to / RECORD_FILE).write_text(json.dumps(facts | {"id": name} | changes))
     return to
 
 

@@ -17,7 +17,7 @@ from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings, 
 from darklode.pipeline.serve.adapter_check import AdapterCheck
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.serve.release_gate import MARGIN, LiveAdapters, fall_summary, learned_queries, require_no_loss
-from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD_FILE, RECORD, Adapter
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD_FILE, RECORD_FILE, Adapter
 from darklode.pipeline.train.release.identity import weights_hash
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import CacheSettings, Settings
@@ -40,8 +40,8 @@ def head(like: Path, to: Path, weight: np.ndarray[tuple[int, int], np.dtype[np.f
     """A light adapter of one layer, which says of itself what another one does."""
     store = Store(str(to))
     store.write(HEAD_FILE, save({"0.weight": weight, "0.bias": np.zeros(len(weight), np.float32)}))
-    facts = json.loads((like / RECORD).read_text()) | {"id": "e" * 16, "form": "head"}
-    store.write(RECORD, json.dumps(facts | {"weights": weights_hash(store, ADAPTER_FOLDER)}).encode())
+    facts = json.loads((like / RECORD_FILE).read_text()) | {"id": "e" * 16, "form": "head"}
+    store.write(RECORD_FILE, json.dumps(facts | {"weights": weights_hash(store, ADAPTER_FOLDER)}).encode())
     store.write("inputs.json", (like / "inputs.json").read_bytes())
     return to
 

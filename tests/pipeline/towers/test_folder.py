@@ -15,7 +15,7 @@ from darklode.flows.runs import write_inputs, write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.serve.registry import AdapterRegistry
-from darklode.pipeline.towers.folder import STUDENT, save, sentence
+from darklode.pipeline.towers.folder import SHIPPED_STUDENT, save, sentence
 from darklode.pipeline.towers.stage import load_best_student
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.determinism import deterministic
@@ -77,7 +77,7 @@ def test_it_fits_its_teachers_index_and_is_released(ready: tuple[Path, Path], tm
     student, index = ready
     assert refused(student, index) == ""
     adapter = Adapter.open(str(student))
-    assert (adapter.facts["shipped"], adapter.ships, adapter.tenant) == (STUDENT, True, TENANT)
+    assert (adapter.facts["shipped"], adapter.ships, adapter.tenant) == (SHIPPED_STUDENT, True, TENANT)
     kept = AdapterRegistry(str(tmp_path / "registry"))
     with open_systems.open_adapter_check(str(student), str(index)) as check:
         kept.release(check, None)

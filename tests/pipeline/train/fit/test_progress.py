@@ -1,7 +1,7 @@
 """A trial in one line."""
 
 from darklode.pipeline.train.fit.eval_point import EvalPoint
-from darklode.pipeline.train.fit.progress import WIDTH, format_history, sparkline
+from darklode.pipeline.train.fit.progress import MAX_BARS, format_history, sparkline
 
 
 def look(step: int, loss: float | None, validation: float, replaced: float | None) -> EvalPoint:
@@ -16,5 +16,5 @@ def test_all_four_curves_stand_in_the_line_with_where_they_are() -> None:
 
 def test_a_curve_goes_from_its_least_to_its_most_and_shows_the_latest() -> None:
     assert sparkline([float(n) for n in range(8)]) == "▁▂▃▄▅▆▇█"
-    assert sparkline([9.0, *[0.0] * WIDTH]) == "▁" * WIDTH
+    assert sparkline([9.0, *[0.0] * MAX_BARS]) == "▁" * MAX_BARS
     assert sparkline([None]) == ""

@@ -14,7 +14,7 @@ from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacke
 from darklode.pipeline.train.fit.head_methods import HeadMethod, WhiteningMethod
 from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.method_registry import create_method
-from darklode.pipeline.train.fit.whitening import POWERS, best_whitening, whiten, whitenings
+from darklode.pipeline.train.fit.whitening import COVARIANCE_POWERS, best_whitening, whiten, whitenings
 from darklode.schemas.adaptation import AdaptSettings
 
 from ..conftest import QUICK, Adapted
@@ -42,8 +42,8 @@ def of_vectors(queries: Floats, texts: Floats) -> Any:
 def test_it_is_the_covariances_negative_power_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     queries, texts = unit(40, 0, 3.0), unit(70, 1, 3.0)
     found = dict(whitenings(of_vectors(queries, texts)))
-    assert tuple(found) == POWERS
-    assert 0 < min(POWERS) < max(POWERS) < 1
+    assert tuple(found) == COVARIANCE_POWERS
+    assert 0 < min(COVARIANCE_POWERS) < max(COVARIANCE_POWERS) < 1
     spread = (np.cov(queries.T, bias=True) + np.cov(texts.T, bias=True)) / 2
     spread += whitening.SHRINKAGE * np.trace(spread) / 6 * np.eye(6)
     fourth = np.linalg.matrix_power(found[0.25].astype(np.float64), 4) @ spread
@@ -99,7 +99,7 @@ def test_it_begins_where_validation_is_best(adapted: Adapted, monkeypatch: pytes
     found = best_whitening(task)
     assert (found is None) == (best == 0.0)
     assert found is None or found.tobytes() == maps[best].tobytes()
-    monkeypatch.setattr(whitening, "POWERS", ())
+    monkeypatch.setattr(whitening, "COVARIANCE_POWERS", ())
     assert best_whitening(task) is None
 
 

@@ -20,7 +20,7 @@ from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder
 from darklode.pipeline.train.fit.whitening import whiten
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER as ADAPTER
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, SAVED_RECORD
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, SAVED_RECORD_FILE
 from darklode.pipeline.train.release.folder import recorded_difference, require_reproducible, save
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
@@ -100,11 +100,11 @@ def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> N
 def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted, tmp_path: Path) -> None:
     run = decided(adapted, tmp_path / "out", moved(1).state())
     save(run, adapted.base, model_in(adapted.root), QUICK)
-    names = json.loads(run.store.read(SAVED_RECORD) or b"")["files"]
+    names = json.loads(run.store.read(SAVED_RECORD_FILE) or b"")["files"]
     before = {name: run.store.read(name) for name in names}
-    written = (tmp_path / "out" / SAVED_RECORD).stat().st_mtime_ns
+    written = (tmp_path / "out" / SAVED_RECORD_FILE).stat().st_mtime_ns
     save(run, adapted.base, model_in(adapted.root), QUICK)
-    assert (tmp_path / "out" / SAVED_RECORD).stat().st_mtime_ns == written
+    assert (tmp_path / "out" / SAVED_RECORD_FILE).stat().st_mtime_ns == written
     run.store.delete(f"{ENCODER_FOLDER}/modules.json")
     save(run, adapted.base, model_in(adapted.root), QUICK)
     assert {name: run.store.read(name) for name in names} == before

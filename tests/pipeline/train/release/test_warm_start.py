@@ -13,7 +13,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit, NoLift, SettingsError
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.train.fit.heads import Head, add_residual, dense
-from darklode.pipeline.train.release.adapter import RECORD, Adapter
+from darklode.pipeline.train.release.adapter import RECORD_FILE, Adapter
 from darklode.pipeline.train.release.warm_start import load_initial_head
 from helpers.adapted import TENANT, model_in
 from helpers.runs import read
@@ -34,7 +34,7 @@ def night(shipped: Path, out: Path, registry: Path) -> dict[str, bytes]:
     """One night's adapter; its tables and record."""
     with pytest.raises(NoLift):
         adapt_encoder([str(shipped / "run")], "tiny", str(out), QUICK, warm_start=str(registry))
-    return {str(path): path.read_bytes() for path in [*(out / "tables").rglob("*.parquet"), out / RECORD]}
+    return {str(path): path.read_bytes() for path in [*(out / "tables").rglob("*.parquet"), out / RECORD_FILE]}
 
 
 @pytest.mark.slow
@@ -65,8 +65,8 @@ def test_a_held_out_query_that_was_learned_before_decides_nothing(shipped: Path,
     )
     assert not asked["shares_positive"]
     before = Path(shutil.copytree(shipped / "adapter", tmp_path / "before"))
-    facts = json.loads((before / RECORD).read_text())
-    (before / RECORD).write_text(json.dumps(facts | {"learned": [f"{asked['text']}?"]}))
+    facts = json.loads((before / RECORD_FILE).read_text())
+    (before / RECORD_FILE).write_text(json.dumps(facts | {"learned": [f"{asked['text']}?"]}))
     night(shipped, tmp_path / "out", before)
     shares = {row["query_id"]: row["shares_positive"] for row in read(Run(str(tmp_path / "out")), "adaptation_queries")}
     assert (shares["test-003"], shares["test-004"]) == (True, False)
