@@ -72,10 +72,10 @@ class FolderReader:
                 files.append(file.name)
                 size += file.size
             if size >= BLOCK_BYTES:
-                yield _block(rows, files)
+                yield _make_block(rows, files)
                 rows, files, size = [], [], 0
         if rows:
-            yield _block(rows, files)
+            yield _make_block(rows, files)
 
     def _read(self, file: InputFile) -> Row | None:
         """Read a file as one document; None if it is rejected. Text removed from an HTML page is also a reject."""
@@ -119,7 +119,7 @@ class FolderReader:
         return read_prose(text, file.format or "text")
 
 
-def _block(rows: list[Row], files: list[str]) -> RowBlock:
+def _make_block(rows: list[Row], files: list[str]) -> RowBlock:
     """A block of documents that are one file each, so that they have no line."""
     columns = {role: pa.array([row.get(role) for row in rows], pa.string()) for role in DOCUMENT_COLUMNS}
     return RowBlock(pa.array(files, pa.string()), columns, pa.nulls(len(rows), pa.int64()))
@@ -143,14 +143,14 @@ def ingest_documents(path: str, output: Output, settings: IngestSettings) -> Non
     seen_keys = SeenKeys()
     for file in choice.other_files:
         intake.reject_file(file)
-    for block in _blocks(path, choice, intake, settings):
+    for block in _read_blocks(path, choice, intake, settings):
         clean, keys = select_usable(block, intake, seen_keys, settings)
-        parts.add(_rows(clean), keys % PART_END_MODULUS == 0)
+        parts.add(_document_rows(clean), keys % PART_END_MODULUS == 0)
     parts.close()
     intake.close(settings.max_reject_share)
 
 
-def _blocks(path: str, choice: FileChoice, intake: Intake, settings: IngestSettings) -> Iterator[RowBlock]:
+def _read_blocks(path: str, choice: FileChoice, intake: Intake, settings: IngestSettings) -> Iterator[RowBlock]:
     columns = document_columns(settings.documents.columns)
     if choice.format == "folder":
         yield from FolderReader(path, columns, intake, settings.max_row_bytes).read(choice)
@@ -186,7 +186,7 @@ def _with_ids(block: RowBlock) -> RowBlock:
     return RowBlock(block.files, block.columns | {"doc_id": doc_ids}, block.lines)
 
 
-def _rows(block: RowBlock) -> pa.Table:
+def _document_rows(block: RowBlock) -> pa.Table:
     """Rows of `documents`. The content hash (128 bits) covers title and text; later stages detect changes by it."""
     titles = blank_to_null(block.columns.get("title", block.nulls()))
     texts = block.columns["text"]

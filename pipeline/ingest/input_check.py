@@ -81,13 +81,13 @@ def check_documents(path: str, settings: IngestSettings) -> list[str]:
     if choice.format == "folder":
         reads_all = _is_short(choice.files, MAX_CHECKED_PAGES)
         folder = documents.FolderReader(path, columns, intake, settings.max_row_bytes)
-        _use(
+        _use_blocks(
             folder.read(choice) if reads_all else folder.blocks(choice.files[:MAX_CHECKED_PAGES]),
             use,
             reads_all=reads_all,
         )
     else:
-        reads_all = _read(choice.files, choice.format, SourcePreview(columns, intake, settings), use)
+        reads_all = _read_beginnings(choice.files, choice.format, SourcePreview(columns, intake, settings), use)
     messages = [f"{path}: {phrase}" for phrase in conversion_advice(choice.other_files)]
     return [*messages, *_format_problems(intake, path, settings, reads_all=reads_all)]
 
@@ -100,7 +100,7 @@ def check_queries(path: str, settings: IngestSettings) -> list[str]:
     def use(block: RowBlock) -> None:
         queries.select_usable(block, intake, seen_keys, settings)
 
-    reads_all = _read(choice.files, choice.format, SourcePreview(columns, intake, settings), use)
+    reads_all = _read_beginnings(choice.files, choice.format, SourcePreview(columns, intake, settings), use)
     return _format_problems(intake, path, settings, reads_all=reads_all)
 
 
@@ -113,7 +113,7 @@ def first_queries(path: str, settings: IngestSettings) -> pa.StringArray:
     choice = choose_queries(path, settings.queries.format)
     preview = SourcePreview(query_columns(settings.queries.columns), _preview_intake("queries", path), settings)
     blocks: list[RowBlock] = []
-    _read(choice.files, choice.format, preview, blocks.append)
+    _read_beginnings(choice.files, choice.format, preview, blocks.append)
     texts = pa.concat_arrays([pa.array([], pa.string()), *(block.columns["text"] for block in blocks)]).drop_null()
     return texts[:: max(1, -(-len(texts) // MAX_SAMPLED_QUERIES))]
 
@@ -153,7 +153,7 @@ def check_log(
             if not ubi:
                 usable_of_log(block, rules, intake)
 
-        reads_all = _read(partition.files, file_format, preview, use) and reads_all
+        reads_all = _read_beginnings(partition.files, file_format, preview, use) and reads_all
     return _format_problems(intake, path, ingest, reads_all=reads_all)
 
 
@@ -176,11 +176,11 @@ class SourcePreview:
     settings: IngestSettings
 
 
-def _read(files: Sequence[InputFile], file_format: str | None, preview: SourcePreview, use: Use) -> bool:
+def _read_beginnings(files: Sequence[InputFile], file_format: str | None, preview: SourcePreview, use: Use) -> bool:
     """Read the beginning of the first files; returns whether that was the whole source."""
     reads_all = _is_short(files, MAX_CHECKED_FILES)
     for file in files[:MAX_CHECKED_FILES]:
-        _use(
+        _use_blocks(
             read_tabular(file, file_format, preview.columns, preview.intake, preview.settings.max_row_bytes),
             use,
             reads_all=reads_all,
@@ -188,7 +188,7 @@ def _read(files: Sequence[InputFile], file_format: str | None, preview: SourcePr
     return reads_all
 
 
-def _use(blocks: Iterator[RowBlock], use: Use, *, reads_all: bool) -> None:
+def _use_blocks(blocks: Iterator[RowBlock], use: Use, *, reads_all: bool) -> None:
     for block in blocks if reads_all else islice(blocks, 1):
         use(block)
 

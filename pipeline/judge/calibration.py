@@ -83,7 +83,9 @@ def calibrate(
             chunks = TenantChunks(tables, tenant_name)
             with closing(pair_blocks(tables, chunks, tenant_labels)) as blocks:
                 judge, replies = compare_judges(session, judge_for(chunks), blocks, tenant_labels, seed)
-            _write(output, tenant_name, judge.judge_id, settings, Comparison.from_replies(tenant_labels, replies), seed)
+            _write_comparison(
+                output, tenant_name, judge.judge_id, settings, Comparison.from_replies(tenant_labels, replies), seed
+            )
 
 
 def calibrated_judge(tables: Tables, judges: Judges) -> Callable[[TenantChunks], Judge]:
@@ -123,7 +125,7 @@ def fitted_thresholds(tables: Tables) -> dict[str, float]:
     return thresholds
 
 
-def _write(
+def _write_comparison(
     output: Output, tenant: str, judge_id: str, settings: JudgeSettings, compared: Comparison, seed: int
 ) -> None:
     """Write a tenant's row of `calibration` and, with enough labels, its rows of `reliability`."""
@@ -268,14 +270,14 @@ def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.boo
         sizes,
         sorted_probability[starts],
         sorted_probability[starts + sizes - 1],
-        _means(sorted_probability, starts, sizes),
+        _bin_means(sorted_probability, starts, sizes),
         hits / sizes,
         low,
         high,
     )
 
 
-def _means(values: _Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> _Floats:
+def _bin_means(values: _Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> _Floats:
     """Compute the mean of each bin's values, shape (n_bins,)."""
     return np.asarray(np.add.reduceat(values, starts) / sizes)
 

@@ -256,8 +256,8 @@ def best_window(sequences: TermSequences, weights: sparse.csr_matrix, chunk: _In
         chunk: row of each pair's chunk.
         query: row of each pair's query.
     """
-    pair, position, term, weight = _hits(sequences, weights, chunk, query)
-    previous = _previous(pair, term)
+    pair, position, term, weight = _find_occurrences(sequences, weights, chunk, query)
+    previous = _previous_occurrence(pair, term)
     total = np.zeros(len(pair))
     for shift in range(min(WINDOW_TERMS, len(pair))):
         start = np.arange(len(pair) - shift)
@@ -271,7 +271,7 @@ def best_window(sequences: TermSequences, weights: sparse.csr_matrix, chunk: _In
     return best_scores
 
 
-def _hits(
+def _find_occurrences(
     sequences: TermSequences, weights: sparse.csr_matrix, chunk: _Ints, query: _Ints
 ) -> tuple[_Ints, _Ints, _Ints, _Floats]:
     """Find the occurrences of query terms in chunks: pair, position, term, weight; by pair, then position."""
@@ -290,7 +290,7 @@ def _hits(
     return pair[hit], position[hit], term[hit], weight[hit]
 
 
-def _previous(pair: _Ints, term: _Ints) -> _Ints:
+def _previous_occurrence(pair: _Ints, term: _Ints) -> _Ints:
     """Find the index of the same pair's previous occurrence of the same term, −1 for the first."""
     order = np.lexsort((term, pair))  # stable: hits of one term stay in order
     is_repeated = (pair[order][1:] == pair[order][:-1]) & (term[order][1:] == term[order][:-1])

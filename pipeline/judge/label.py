@@ -82,10 +82,10 @@ def write_qrels(tables: Tables, output: Output, settings: LabelSettings) -> None
     judged = n_qrels - output.facts.get("only_human", 0)
     dropped = {"unreadable reply": total - judged} if total > judged else {}
     output.count(FunnelStep("label", "verdicts", total, "labels", n_qrels, dropped))
-    output.count(_answers(tables, labels))
+    output.count(_outcome_step(tables, labels))
 
 
-def _answers(tables: Tables, labels: str) -> FunnelStep:
+def _outcome_step(tables: Tables, labels: str) -> FunnelStep:
     """Funnel step of queries by outcome."""
     rows = tables.sql(QUERY_OUTCOMES_SQL.format(labels=labels)).to_pylist()
     queries = {row["outcome"]: row["queries"] for row in rows}

@@ -67,7 +67,7 @@ def pool_pairs(tables: Tables, chunks: TenantChunks, only: pa.Table | None = Non
             _create_view(connection, only)
             queries = connection.sql(_QUERIES_SQL, params=tenant).to_arrow_table()
             sizes = connection.sql(_PAIRS_PER_QUERY_SQL, params=tenant).to_arrow_table()
-            rows = _rows(connection, chunks)
+            rows = _look_up_chunk_rows(connection, chunks)
         yield PoolPairs(rows, sizes, queries, texts, chunks)
 
 
@@ -79,7 +79,7 @@ def _create_view(connection: duckdb.DuckDBPyConnection, only: pa.Table | None) -
     connection.execute(_CREATE_JUDGED_POOL_SQL + semi_join)
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> NDArray[np.int64]:
+def _look_up_chunk_rows(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> NDArray[np.int64]:
     """Look up the row of each pair's chunk, in the order of the pairs."""
     chunk_rows = pa.table({"chunk_id": chunks.chunk_ids, "row": pa.array(np.arange(chunks.n))})
     connection.register("chunk_rows", chunk_rows)

@@ -55,13 +55,13 @@ class Vote:
         Args:
             member_replies: a table with the columns of `REPLIES` per member, for the same pairs in the same order.
         """
-        labels = _stack(member_replies, "relevant", np.nan)
-        probability = np.where(np.isnan(labels), np.nan, _stack(member_replies, "probability", np.nan))
+        labels = _stack_column(member_replies, "relevant", np.nan)
+        probability = np.where(np.isnan(labels), np.nan, _stack_column(member_replies, "probability", np.nan))
         mean = self._mean(probability)
         is_decided, relevant = self._by_mean(mean) if self.rule == "mean" else self._by_count(labels, probability, mean)
         reason = np.full(len(mean), TIED_VOTE if self.rule == "majority" else NO_MEMBER_PROBABILITY, dtype=object)
         unlabelled = np.flatnonzero(np.isnan(labels).all(axis=0))
-        reason[unlabelled] = _reasons([reply["error"].take(pa.array(unlabelled)) for reply in member_replies])
+        reason[unlabelled] = _join_errors([reply["error"].take(pa.array(unlabelled)) for reply in member_replies])
         is_doubted = (
             is_decided & np.isnan(mean) & np.any([is_doubtful(reply).to_numpy() for reply in member_replies], axis=0)
         )
@@ -69,9 +69,9 @@ class Vote:
             "relevant": pa.array(relevant, mask=~is_decided),
             "contradicted": pa.array(is_doubted, mask=~is_doubted),
             "probability": pa.array(mean.astype(np.float32), mask=np.isnan(mean) | ~is_decided),
-            "truncated": _any([reply["truncated"] for reply in member_replies]),
+            "truncated": _any_true([reply["truncated"] for reply in member_replies]),
             "error": pa.array(reason, pa.string(), mask=is_decided),
-            **{name: _sum([reply[name] for reply in member_replies]) for name in _SUMMED_COLUMNS},
+            **{name: _sum_columns([reply[name] for reply in member_replies]) for name in _SUMMED_COLUMNS},
         }
         return replies_of(columns, len(mean))
 
@@ -97,18 +97,18 @@ class Vote:
         )
 
 
-def _stack(member_replies: Sequence[pa.Table], name: str, missing: float) -> _Floats:
+def _stack_column(member_replies: Sequence[pa.Table], name: str, missing: float) -> _Floats:
     """Stack a column of every member, shape (n_members, n_pairs); nulls become `missing`."""
     return np.stack([pc.fill_null(reply[name].cast(pa.float64()), missing).to_numpy() for reply in member_replies])
 
 
-def _reasons(errors: Sequence[pa.ChunkedArray]) -> NDArray[np.object_]:
+def _join_errors(errors: Sequence[pa.ChunkedArray]) -> NDArray[np.object_]:
     """Join the members' errors for each pair, shape (n_pairs,)."""
     reasons = [pc.fill_null(column, "no reason given") for column in errors]
     return np.asarray(pc.binary_join_element_wise(*reasons, "; ").to_numpy(), dtype=object)
 
 
-def _any(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+def _any_true(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
     """Whether any column is true, per row; null if none is and one is null."""
     any_true = columns[0]
     for column in columns[1:]:
@@ -116,7 +116,7 @@ def _any(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
     return any_true
 
 
-def _sum(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+def _sum_columns(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
     """Sum columns per row, ignoring nulls; null if all are null."""
     first_known = pc.coalesce(*columns)
     total = pc.fill_null(columns[0], 0)

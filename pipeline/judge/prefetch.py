@@ -84,7 +84,7 @@ def prefetch_verdicts(
     judges = [member for member in members(settings) if isinstance(member, LedgerKind)]
     done = Counter[str]()
     total = tables.rows("pool")
-    shards = _shards(tables, judges, resolve_cache(cache), spread.places) if judges else []
+    shards = _make_shards(tables, judges, resolve_cache(cache), spread.places) if judges else []
     for pieces in spread(judge_shard, shards):
         for piece in pieces:
             done.update(piece.to_pylist()[0])
@@ -114,7 +114,7 @@ def judge_shard(shard: JudgingShard) -> Pieces:
     yield pa.table({"pairs": [n_pairs], "asked": [sum(judge.n_requested for judge in judges)]})
 
 
-def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[JudgingShard]:
+def _make_shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[JudgingShard]:
     """Divide the pool's blocks into shards, and give each its share of the judges' limits."""
     blocks = tables.sql(_QUERY_BLOCKS_SQL).to_pylist()
     count = count_shards(
@@ -128,11 +128,11 @@ def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, 
         own_blocks = blocks[first:last]
         share = sum(block["pairs"] for block in own_blocks) / total
         shard_judges = tuple(judge_kind.portion(cache, share, min(places, count)) for judge_kind in judges)
-        shards.append(JudgingShard(tables, _ranges(own_blocks), shard_judges, cache))
+        shards.append(JudgingShard(tables, _merge_blocks(own_blocks), shard_judges, cache))
     return shards
 
 
-def _ranges(blocks: Sequence[dict[str, object]]) -> tuple[tuple[str, int, int], ...]:
+def _merge_blocks(blocks: Sequence[dict[str, object]]) -> tuple[tuple[str, int, int], ...]:
     """Merge adjacent blocks of a tenant."""
     blocks_of_tenant: dict[str, list[int]] = {}
     for block in blocks:

@@ -67,22 +67,24 @@ def judge(
             pool_judge = PoolJudge(judge_for(chunks), session, output)
             judges.append(pool_judge.judge)
             if settings.strategy == "full":
-                _all(tables, chunks, pool_judge)
+                _judge_pool(tables, chunks, pool_judge)
             else:
-                _in_rounds(tables, chunks, pool_judge, settings, seed)
-    _record(output, session.counts, tables.rows("pool"))
+                _judge_in_rounds(tables, chunks, pool_judge, settings, seed)
+    _record_counts(output, session.counts, tables.rows("pool"))
     output.facts |= {"kind": settings.kind, **judge_facts(judges)}
     members = {member for judge in judges if isinstance(judge, Panel) for member in judge.member_ids}
     if members:
         output.facts["members"] = sorted(members)
 
 
-def _all(tables: Tables, chunks: TenantChunks, judge: PoolJudge) -> None:
+def _judge_pool(tables: Tables, chunks: TenantChunks, judge: PoolJudge) -> None:
     for pairs in pair_blocks(tables, chunks):
         judge.unit(pairs, f"{chunks.tenant}/{pairs['query_id'][0]}")
 
 
-def _in_rounds(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings: JudgeSettings, seed: int) -> None:
+def _judge_in_rounds(
+    tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings: JudgeSettings, seed: int
+) -> None:
     with pool_pairs(tables, chunks) as pairs:
         evidence = gather_evidence(tables, chunks, pairs)
         rounds = JudgingRounds(evidence, recall=settings.target_recall, random_share=settings.random_share, seed=seed)
@@ -104,7 +106,7 @@ def _write_unjudged(output: Output, tenant: str, pairs: PoolPairs, rounds: Judgi
         output.write(UNJUDGED.name, UNJUDGED.rows(columns | {"probability": probability}))
 
 
-def _record(output: Output, counts: Counter[str], total: int) -> None:
+def _record_counts(output: Output, counts: Counter[str], total: int) -> None:
     n_unjudged = total - counts.total()
     output.count(
         FunnelStep("judge", "pairs", total, "verdicts", counts.total(), {"unjudged": n_unjudged} if n_unjudged else {})
@@ -127,7 +129,7 @@ class PoolJudge:
         return self.session.unit(name, f"{judge_id} {digest.hexdigest()}", lambda: self._write(pairs), self.judge)
 
     def _write(self, pairs: pa.Table) -> Mapping[str, int]:
-        verdicts = _verdicts(self.judge.judge_id, pairs, self._replies(pairs))
+        verdicts = _verdict_rows(self.judge.judge_id, pairs, self._replies(pairs))
         self.output.write("verdicts", verdicts)
         return label_counts(verdicts["relevant"])
 
@@ -141,14 +143,14 @@ class PoolJudge:
         for judge_id, replies in zip(judge_ids, (*member_replies, panel_replies), strict=True):
             check_replies(judge_id, pairs, replies)
         member_verdicts = [
-            _verdicts(member_id, pairs, replies)
+            _verdict_rows(member_id, pairs, replies)
             for member_id, replies in zip(self.judge.member_ids, member_replies, strict=True)
         ]
         self.output.write("panel_verdicts", pa.concat_tables(member_verdicts).cast(PANEL_VERDICTS.schema))
         return panel_replies
 
 
-def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
+def _verdict_rows(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
     ids = {name: pairs[name] for name in ("tenant", "query_id", "chunk_id")}
     columns = {name: replies[name] for name in REPLIES.names}
     return VERDICTS.rows(ids | columns | {"judge_id": pa.repeat(judge_id, pairs.num_rows)})

@@ -41,7 +41,7 @@ CHANGES_BY_DAY_SQL = """
     GROUP BY date
 """
 
-# `day_files` is the view of the last run's files of the day, which `_write` registers.
+# `day_files` is the view of the last run's files of the day, which `_write_days` registers.
 REWRITTEN_DAY_SQL = f"""
     SELECT {PAIR_COLUMNS} FROM day_files ANTI JOIN {{removed}} USING ({PAIR_KEY})
     UNION ALL SELECT {PAIR_COLUMNS} FROM {{changed}} WHERE date = CAST($day AS DATE)
@@ -68,7 +68,7 @@ class Patch(NamedTuple):
 def write_all(connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation) -> None:
     """Write all pairs, one folder per day."""
     nothing = materialize(connection, f"SELECT {PAIR_KEY} FROM {{pairs}} LIMIT 0", pairs=pairs)
-    _write(connection, output, Tables.empty(MINED_PAIRS.name), Patch(pairs, nothing), share=0)
+    _write_days(connection, output, Tables.empty(MINED_PAIRS.name), Patch(pairs, nothing), share=0)
 
 
 def write_changes(
@@ -111,10 +111,10 @@ def write_changes(
         gone_keys=gone_keys,
     )
     drop(connection, earlier_pairs, added_rows, gone_keys)
-    _write(connection, output, previous, Patch(changed, removed), share=share)
+    _write_days(connection, output, previous, Patch(changed, removed), share=share)
 
 
-def _write(
+def _write_days(
     connection: duckdb.DuckDBPyConnection, output: Output, previous: Tables, patch: Patch, *, share: float
 ) -> None:
     """Write all days: rewrite those whose patch is too large, reuse the files of the others."""

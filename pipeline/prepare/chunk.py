@@ -75,7 +75,7 @@ def chunk(tables: Tables, output: Output, settings: ChunkSettings, spread: Sprea
         with output.unit(part.sha256, basis=part.sha256) as unit:
             if not unit.done:
                 part_pieces = pieces if part.sha256 in missing else cut(UncutDocuments(tables, (part,), settings, ""))
-                unit.facts.update(_write(output, part_pieces))
+                unit.facts.update(_write_part(output, part_pieces))
         totals.update(unit.facts)
         output.progress(number + 1, len(parts))
     dropped = {"no text": totals["no text"]} if totals["no text"] else {}
@@ -92,7 +92,7 @@ def _shards(tables: Tables, output: Output, settings: ChunkSettings, parts: tupl
     ]
 
 
-def _write(output: Output, pieces: Iterator[pa.Table]) -> dict[str, int]:
+def _write_part(output: Output, pieces: Iterator[pa.Table]) -> dict[str, int]:
     """Write the four tables that `cut` yields for a part; returns the counts in the last one."""
     output.write("chunks", next(pieces))
     for table in ("documents", "chunks"):
@@ -127,7 +127,7 @@ def _chunk_part(documents: pa.Table, splitter: RecursiveCharacterTextSplitter, s
         if not document["text"].strip():
             textless_documents.append(document)
             continue
-        for row in _chunks(document, spans(document["text"], splitter, settings)):
+        for row in _chunk_rows(document, spans(document["text"], splitter, settings)):
             (chunks if _WORD.search(row["text"]) else wordless_chunks).append(row)
     _add_ids(chunks)
     yield CHUNKS.rows({name: [row[name] for row in chunks] for name in CHUNKS.schema.names})
@@ -143,7 +143,7 @@ def spans(text: str, splitter: RecursiveCharacterTextSplitter, settings: ChunkSe
     `settings.size`. Headings of more than half of that size stay separate chunks.
     """
     lines = [(match.start("level"), match.end()) for match in _heading_lines(text)]
-    pieces = _without_trailing_headings(text, _pieces(text, splitter, settings.overlap), lines)
+    pieces = _without_trailing_headings(text, _piece_offsets(text, splitter, settings.overlap), lines)
     split_pieces: list[tuple[int, int, bool]] = []  # a stack: of a piece that was split, the first part on top
     headings: list[tuple[int, int]] = []
     while piece := split_pieces.pop() if split_pieces else next(pieces, None):
@@ -157,7 +157,7 @@ def spans(text: str, splitter: RecursiveCharacterTextSplitter, settings: ChunkSe
         if end - begin > settings.size:
             # At most 5/8 of the piece: otherwise its second part could be only a word or two.
             room = min(settings.size - (start - begin), (end - start) * 5 // 8)
-            halves = _halves(text, start, end, room)
+            halves = _split_in_two(text, start, end, room)
             split_pieces += reversed(list(_without_trailing_headings(text, halves, lines)))
             continue
         headings = []
@@ -165,7 +165,7 @@ def spans(text: str, splitter: RecursiveCharacterTextSplitter, settings: ChunkSe
     yield from headings
 
 
-def _halves(text: str, start: int, end: int, room: int) -> list[tuple[int, int]]:
+def _split_in_two(text: str, start: int, end: int, room: int) -> list[tuple[int, int]]:
     """Split a piece in two, the first of at most `room` characters; white space between them is dropped."""
     first = next(iter(splitter_of(room).split_text(text[start:end])), text[start : start + room])
     second = text[start + len(first) : end].lstrip()
@@ -194,7 +194,7 @@ def _trailing_headings_start(text: str, start: int, end: int, headings: list[tup
     return headings_start
 
 
-def _pieces(text: str, splitter: RecursiveCharacterTextSplitter, overlap: int) -> Iterator[tuple[int, int]]:
+def _piece_offsets(text: str, splitter: RecursiveCharacterTextSplitter, overlap: int) -> Iterator[tuple[int, int]]:
     """Start and end offsets of each piece of the splitter.
 
     The splitter's own offsets are wrong in repetitive texts. Without overlap, only white space lies between two
@@ -208,7 +208,7 @@ def _pieces(text: str, splitter: RecursiveCharacterTextSplitter, overlap: int) -
         yield start, end
 
 
-def _chunks(document: Row, places: Iterable[tuple[int, int]]) -> Iterator[Row]:
+def _chunk_rows(document: Row, places: Iterable[tuple[int, int]]) -> Iterator[Row]:
     """Yield the rows of a document's chunks, still without ids and positions; see `_add_ids`."""
     title = document["title"]
     outline = _Outline(document["text"], title)

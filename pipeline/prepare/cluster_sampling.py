@@ -52,7 +52,9 @@ def pick_representatives(queries: pa.Table, settings: CleanSettings, seed: int, 
         vectors = QueryLsa.fit(texts, seed).encode_queries(texts)
         clusters[rows], distances = k_means(vectors, n_clusters(len(rows), settings), seed)
         if settings.max_per_cluster != "auto":
-            kept_for[rows] = rows[_nearest(clusters[rows], distances, settings.max_per_cluster or len(rows))]
+            kept_for[rows] = rows[
+                _choose_representatives(clusters[rows], distances, settings.max_per_cluster or len(rows))
+            ]
         representative_row = np.searchsorted(rows, kept_for[rows])
         distance[rows] = 1 - np.einsum("ij,ij->i", vectors, vectors[representative_row])
     queries = queries.append_column("cluster_id", pa.array(clusters))
@@ -99,7 +101,7 @@ def k_means(vectors: NDArray[np.float32], k: int, seed: int) -> tuple[NDArray[np
     return new_labels[label_index], distances
 
 
-def _nearest(labels: NDArray[np.int32], distances: NDArray[np.float32], keep: int) -> NDArray[np.int64]:
+def _choose_representatives(labels: NDArray[np.int32], distances: NDArray[np.float32], keep: int) -> NDArray[np.int64]:
     """Row kept for each query: itself if among the `keep` nearest to the centroid, else the nearest of its cluster."""
     # Rounded, so that floating-point noise does not decide between equal distances; the row number breaks ties.
     order = np.lexsort((np.arange(len(labels)), distances.round(6), labels))

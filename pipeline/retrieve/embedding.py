@@ -89,12 +89,12 @@ def embed(shard: EmbeddingShard) -> Pieces:
     """Encode the missing texts of a shard; the result is rows of `Work`."""
     encoder = Deferred(shard.encoder, shard.cache.root)
     cache = EmbeddingCache(shard.cache.root, shard.cache.vector_dtype)
-    texts = _queries(shard.tables) if shard.queries else _own_texts(shard)
+    texts = _query_texts(shard.tables) if shard.queries else _own_texts(shard)
     for work in encode_missing(encoder, cache, texts, queries=shard.queries):
         yield pa.Table.from_pylist([asdict(work)])
 
 
-def _queries(tables: Tables) -> Iterator[HashedTexts]:
+def _query_texts(tables: Tables) -> Iterator[HashedTexts]:
     return (hash_queries(batch["text"].to_pylist()) for batch in tables.batches("queries", ["text"]))
 
 

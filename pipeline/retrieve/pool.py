@@ -44,10 +44,10 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
     with output.row_group_writer("pool", PART_ROWS) as take:
         for rows in tables.stream(query, values, TABLE_GROUP_ROWS):
             take(POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
-    _count(tables, output)
+    _count_candidates(tables, output)
 
 
-def _count(tables: Tables, output: Output) -> None:
+def _count_candidates(tables: Tables, output: Output) -> None:
     queries = tables.rows("queries")
     counts = tables.sql("SELECT count(DISTINCT (tenant, query_id)) AS n FROM rankings")
     n_with_candidates = int(counts["n"][0].as_py())

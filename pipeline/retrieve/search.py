@@ -139,9 +139,9 @@ def search(
             settings.search_depth,
             f"progress/{SEARCH.name}/{key_of(*(output.unit_key(unit.name, unit.content_hash) for unit in group))}",
         )
-        for group in _groups(missing, retrievers, spread.places)
+        for group in _group_units(missing, retrievers, spread.places)
     ]
-    _collect(units, shards, spread, output)
+    _write_units(units, shards, spread, output)
     tidy_indexes(tables.url, digests)
     ranked = sum(part.rows for part in output.parts["rankings"])
     dropped = {"tenant has no documents": orphans} if orphans else {}
@@ -155,7 +155,7 @@ def _content_hash(chunks: TenantChunks, queries: pa.Table) -> str:
     return chunks.digest + query_digest.hexdigest()
 
 
-def _groups(units: Sequence[_Unit], retrievers: Mapping[str, Factory], places: int) -> list[list[_Unit]]:
+def _group_units(units: Sequence[_Unit], retrievers: Mapping[str, Factory], places: int) -> list[list[_Unit]]:
     """Group units into shards: by tenant or, if workers would be idle otherwise, by tenant and `shares`."""
     tenants = [list(group) for _, group in groupby(units, lambda unit: unit.tenant)]
     if len(tenants) >= places:
@@ -167,7 +167,7 @@ def _groups(units: Sequence[_Unit], retrievers: Mapping[str, Factory], places: i
     return list(groups.values())
 
 
-def _collect(units: Sequence[_Unit], shards: Sequence[SearchShard], spread: Spread, output: Output) -> None:
+def _write_units(units: Sequence[_Unit], shards: Sequence[SearchShard], spread: Spread, output: Output) -> None:
     """Write the units in order, each from its shard's result."""
     owners = {(shard.tenant, name): shard for shard in shards for name, _ in shard.retrievers}
     results = spread(rank, shards)
@@ -208,26 +208,26 @@ def _measure_search(
     start_time = time.perf_counter()
     retriever = build(corpus)
     ready_time = time.perf_counter()
-    yield from _rankings(retriever, name, chunks, queries, depth)
+    yield from _search_blocks(retriever, name, chunks, queries, depth)
     seconds = ready_time - start_time, time.perf_counter() - ready_time
     effort = Effort(chunks.tenant, name, chunks.n, queries.num_rows, *seconds, _recall(retriever))
     yield pa.Table.from_pylist([asdict(effort)])
 
 
-def _rankings(
+def _search_blocks(
     retriever: Retriever, name: str, chunks: TenantChunks, queries: pa.Table, depth: int
 ) -> Iterator[pa.Table]:
     """Yield rows of `rankings` for each block of queries."""
     for start in range(0, queries.num_rows, QUERY_BLOCK):
         block = queries.slice(start, QUERY_BLOCK)
-        yield _rows(retriever.search(block["text"].to_pylist(), depth), name, chunks, block)
+        yield _ranking_rows(retriever.search(block["text"].to_pylist(), depth), name, chunks, block)
 
 
 def _recall(retriever: Retriever) -> float | None:
     return retriever.recall.share if retriever.recall else None
 
 
-def _rows(hits: Hits, name: str, chunks: TenantChunks, block: pa.Table) -> pa.Table:
+def _ranking_rows(hits: Hits, name: str, chunks: TenantChunks, block: pa.Table) -> pa.Table:
     """Rows of `rankings`, query by query in rank order, without padding."""
     is_hit = hits.rows >= 0
     query, column = np.nonzero(is_hit)
@@ -289,11 +289,11 @@ def retrieval_of(manifest: Manifest | None) -> pa.Table:
     for unit in manifest.units.values() if manifest else ():
         efforts[unit["facts"]["retriever"]].append(unit["facts"])
     embedding = manifest.facts.get("embedding", {}) if manifest else {}
-    rows = [_row(name, effort, embedding.get(name)) for name, effort in efforts.items()]
+    rows = [_effort_row(name, effort, embedding.get(name)) for name, effort in efforts.items()]
     return pa.Table.from_pylist(rows, RETRIEVAL_SCHEMA)
 
 
-def _row(name: str, efforts: list[dict[str, Any]], work: dict[str, Any] | None) -> dict[str, Any]:
+def _effort_row(name: str, efforts: list[dict[str, Any]], work: dict[str, Any] | None) -> dict[str, Any]:
     sums = {key: sum(effort[key] for effort in efforts) for key in ("chunks", "queries", "ready", "searching")}
     recalls = [effort["recall"] for effort in efforts if effort["recall"] is not None]
     row = {
@@ -303,10 +303,10 @@ def _row(name: str, efforts: list[dict[str, Any]], work: dict[str, Any] | None) 
         "queries_per_second": _rate(sums["queries"], sums["searching"]),
         "recall": min(recalls, default=None),
     }
-    return row if work is None else row | _encoder(work)
+    return row if work is None else row | _encoder_columns(work)
 
 
-def _encoder(work: dict[str, Any]) -> dict[str, Any]:
+def _encoder_columns(work: dict[str, Any]) -> dict[str, Any]:
     return {
         "chunks_per_second": _rate(work["encoded"], work["seconds"]),
         "encoded": work["encoded"],

@@ -147,24 +147,24 @@ def mined_triplets(
     left_out = Counter[str]()
     files = tables.with_parts("mined_pairs", tables.parts("mined_pairs"))
     is_verified = "mined_verdicts" in tables
-    fingerprints = _bases(tables, output, digest(tables.parts("mined_verdicts")) if is_verified else "")
+    fingerprints = _text_fingerprints(tables, output, digest(tables.parts("mined_verdicts")) if is_verified else "")
     with tables.connect() as connection:
         connection.execute(REJECTED_PAIRS_SQL.format(verdicts="mined_verdicts" if is_verified else NO_VERDICTS_SQL))
         connection.execute(OWNERS_SQL.format(enabled=apart))
         owners = (
             connection.sql(OWNERS_BY_DAY_SQL.format(pairs=view(connection, files, "mined_pairs"))) if apart else None
         )
-        fingerprints = _with_splits(tables, fingerprints, dict(owners.fetchall()) if owners else {})
+        fingerprints = _add_split_fingerprints(tables, fingerprints, dict(owners.fetchall()) if owners else {})
         title_setting = {"with_title": passages.text_form == "title_heading_text"}
         connection.execute(TEXTS_SQL, title_setting | {"max_characters": settings.text_characters})
         for number, (day, fingerprint) in enumerate(fingerprints.items()):
             with output.unit(day, fingerprint) as unit:
                 if not unit.done:
                     day_pairs = view(connection, tables.with_parts("mined_pairs", days[day]), "mined_pairs")
-                    unit.facts |= _day(connection, output, day_pairs, parameters)
+                    unit.facts |= _write_day(connection, output, day_pairs, parameters)
             left_out.update(unit.facts)
             output.progress(number + 1, len(days), day)
-        left_out.update(_patch(connection, output, parameters))
+        left_out.update(_write_patch(connection, output, parameters))
     n_pairs = tables.rows("mined_pairs")
     n_triplets = output.rows("triplets")
     dropped = dict(sorted(left_out.items())) | {"no document of that id": n_pairs - n_triplets - left_out.total()}
@@ -172,7 +172,7 @@ def mined_triplets(
     output.count(FunnelStep("mined_triplets", "pairs", n_pairs, "pairs", n_triplets, dropped))
 
 
-def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
+def _text_fingerprints(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
     """Compute a fingerprint of what each day's triplets depend on: its pairs, the texts they mention, and all verdicts.
 
     A query's text is that of its first day, so a day's pairs mention no later query.
@@ -201,19 +201,19 @@ def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
     return {day: key_of(base_parts[day][0], texts[day], verdicts) for day in days}
 
 
-def _with_splits(tables: Tables, bases: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
+def _add_split_fingerprints(tables: Tables, bases: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
     """Add the inputs of the splits: clusters up to the day and, with `apart`, owners of positives."""
     chain = chain_fingerprints(digests(tables.by_day("query_clusters")))
     split_fingerprints = {day: chain[max(chain_day for chain_day in chain if chain_day <= day)] for day in bases}
     return {day: key_of(basis, split_fingerprints[day], owners.get(day, "")) for day, basis in bases.items()}
 
 
-def _day(
+def _write_day(
     connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation, parameters: Mapping[str, object]
 ) -> dict[str, int]:
     """Write the triplets of a day; returns dropped pairs by reason."""
     left_out = _check_pairs(connection, str(pairs))
-    runs = (run for rows in _joined_rows(connection, parameters) for run in _runs(rows))
+    runs = (run for rows in _joined_rows(connection, parameters) for run in _split_runs(rows))
     for (tenant, source, day), group in groupby(runs, itemgetter(0)):
         shared = {"tenant": tenant, "date": day, "source": source}
         folders = {split: partition_name(shared | {"split": split}) for split in SPLITS}
@@ -224,7 +224,9 @@ def _day(
     return left_out
 
 
-def _patch(connection: duckdb.DuckDBPyConnection, output: Output, parameters: Mapping[str, object]) -> dict[str, int]:
+def _write_patch(
+    connection: duckdb.DuckDBPyConnection, output: Output, parameters: Mapping[str, object]
+) -> dict[str, int]:
     """Write the triplets for the pairs' patch; returns dropped pairs by reason, minus those removed.
 
     Pairs are selected as for whole days, so that a patched day equals a rewritten one.
@@ -254,7 +256,7 @@ def _joined_rows(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str,
         yield TRIPLETS.rows(dict(zip(joined.column_names, joined.columns, strict=True)))
 
 
-def _runs(rows: pa.Table) -> Iterator[tuple[tuple[str, str, date], pa.Table]]:
+def _split_runs(rows: pa.Table) -> Iterator[tuple[tuple[str, str, date], pa.Table]]:
     """Yield runs of consecutive rows with the same tenant, source and day; the order of `group_by` would be
     undefined.
     """

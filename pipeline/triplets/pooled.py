@@ -125,7 +125,7 @@ def triplets(
                 write_part(rows.filter(pc.equal(rows["split"], split)), split)
             n_written += rows.num_rows
             output.progress(n_written, counts["rows"] if shards == 1 else None)
-    output.count(_step(counts))
+    output.count(_funnel_step(counts))
     output.facts["short_of_negatives"] = counts["short"]
 
 
@@ -146,10 +146,10 @@ def make_triplets(share: TripletShard) -> Pieces:
         for statement in (JUDGED_NEGATIVES_SQL, MINED_CANDIDATES_SQL, NEGATIVES_SQL):
             connection.execute(statement, negatives_limit)
         connection.execute(NUMBERED_TRIPLETS_SQL)
-        n_rows, n_short = _totals(connection, settings.num_negatives)
+        n_rows, n_short = _count_triplets(connection, settings.num_negatives)
         left_out: pa.Table = connection.sql(COUNT_LEFT_OUT_SQL).to_arrow_table()
         yield left_out.append_column("rows", [[n_rows]]).append_column("short", [[n_short]])
-        yield from _blocks(connection, n_rows, share.source, settings.text_form)
+        yield from _triplets_with_texts(connection, n_rows, share.source, settings.text_form)
 
 
 @contextmanager
@@ -162,11 +162,11 @@ def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
                 share.tables.view(connection, table, table)
             share.tables.view(connection, "every_qrels", "qrels")
         else:
-            _restrict(connection, share)
+            _restrict_views(connection, share)
         yield connection
 
 
-def _restrict(connection: duckdb.DuckDBPyConnection, share: TripletShard) -> None:
+def _restrict_views(connection: duckdb.DuckDBPyConnection, share: TripletShard) -> None:
     """Restrict the views to the shard's queries and the chunks they may need; other tables become `every_…`."""
     for table in ("chunks", *_QUERY_TABLES):
         share.tables.view(connection, f"every_{table}", table)
@@ -184,7 +184,7 @@ def _count_pieces(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[p
         yield from pieces
 
 
-def _step(counts: Counter[str]) -> FunnelStep:
+def _funnel_step(counts: Counter[str]) -> FunnelStep:
     """Build the funnel step: positives in, triplets out, and the reasons why the others were dropped."""
     names = ("total", "unlikely", "held", "copies", "overruled", "bare", "rows")
     total, unlikely, held_out, copies, overruled, bare, rows = (counts[name] for name in names)
@@ -199,14 +199,16 @@ def _step(counts: Counter[str]) -> FunnelStep:
     return FunnelStep("triplets", "positives of train and validation", total, "triplets", rows, dropped)
 
 
-def _totals(connection: duckdb.DuckDBPyConnection, n_negatives: int) -> tuple[int, int]:
+def _count_triplets(connection: duckdb.DuckDBPyConnection, n_negatives: int) -> tuple[int, int]:
     """Count the triplets, and those of them with fewer than `n_negatives` negatives."""
     count_sql = "SELECT count(*), count(*) FILTER (len(negative_ids) < $n_negatives) FROM numbered_triplets"
     totals = connection.sql(count_sql, params={"n_negatives": n_negatives}).fetchall()
     return int(totals[0][0]), int(totals[0][1])
 
 
-def _blocks(connection: duckdb.DuckDBPyConnection, rows: int, source: str, form: TextForm) -> Iterator[pa.Table]:
+def _triplets_with_texts(
+    connection: duckdb.DuckDBPyConnection, rows: int, source: str, form: TextForm
+) -> Iterator[pa.Table]:
     """Yield the shard's triplets with their texts in this form, `BLOCK_ROWS` rows at a time."""
     passage, positive = (TEXT_FORMS_SQL[form].format(of=chunk) for chunk in ("", "c."))
     query = TRIPLETS_OF_BLOCK_SQL.format(passage=passage, positive=positive)

@@ -20,8 +20,7 @@ CHUNKS_VIEW_SQL = "CREATE VIEW chunks AS SELECT * FROM every_chunks SEMI JOIN ne
 # Chunks with the same `text_hash` have the same text, and count as one.
 TEXTS_SQL = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
 
-# Positives of test queries are excluded from train and validation, those of validation queries from train. Chunks with
-# equal text count as one.
+# Positives of test queries are excluded from train and validation, those of validation queries from train.
 HELD_OUT_TEXTS_SQL = """
     CREATE TEMP TABLE held_out_texts AS
     SELECT tenant, text_hash, bool_or(split = 'test') AS in_test, bool_or(split = 'validation') AS in_validation
@@ -183,7 +182,7 @@ NUMBERED_TRIPLETS_SQL = """
     FROM positives LEFT JOIN lists USING (tenant, query_id, positive_id)
 """
 
-# Reasons why positives make no triplet; `_step` reads them by name. `copies` have the text of another positive of their
+# Reasons why positives make no triplet, read by `_funnel_step`. `copies` share the text of another positive of their
 # query; `overruled` ones have a text that people labelled as not relevant.
 COUNT_LEFT_OUT_SQL = """
     WITH labelled_positives AS (FROM labelled_chunks WHERE relevance > 0),

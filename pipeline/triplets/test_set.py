@@ -107,7 +107,7 @@ def test_set(
         strongest = materialize(connection, STRONGEST_PAIRS_SQL, pairs=later)
         test_pairs = materialize(connection, PAIRS_WITH_DOCUMENT_SQL, pairs=strongest)
         pairs = materialize(connection, TEST_PAIRS_SQL, period, pairs=test_pairs)
-        output.count(_step(connection, test_queries, pairs, apart=apart))
+        output.count(_funnel_step(connection, test_queries, pairs, apart=apart))
         if apart:
             connection.execute(f"DELETE FROM {pairs} WHERE shares_positive")
         columns = ", ".join(TABLES["mined_test"].schema.names)
@@ -127,7 +127,9 @@ def _later_tables(tables: Tables, first: date) -> Tables:
     return tables.with_parts("click_evidence", later)
 
 
-def _step(connection: duckdb.DuckDBPyConnection, test_queries: Relation, pairs: Relation, *, apart: bool) -> FunnelStep:
+def _funnel_step(
+    connection: duckdb.DuckDBPyConnection, test_queries: Relation, pairs: Relation, *, apart: bool
+) -> FunnelStep:
     """Build the funnel step: queries of the period in, queries with pairs out."""
     paired_sql = f"SELECT DISTINCT tenant, query_id, shares_positive FROM {pairs}"
     counts_sql = (

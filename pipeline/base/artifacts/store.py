@@ -107,7 +107,7 @@ class Store:
         target = self.local / name
         with explain_write_errors(target):
             _create_folder(target.parent)
-            _write(target, data, self._lease)
+            _write_atomically(target, data, self._lease)
 
     def prepare(self) -> None:
         """Create the root if it is a local folder.
@@ -299,7 +299,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
         raise NotWritable(message) from error
 
 
-def _write(target: Path, data: bytes | memoryview, lease: str) -> None:
+def _write_atomically(target: Path, data: bytes | memoryview, lease: str) -> None:
     """Write a temporary file, flush it to disk and rename it to the target."""
     temporary = temporary_path(target, lease)
     try:

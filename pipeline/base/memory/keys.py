@@ -89,7 +89,7 @@ class KeyIndex:
         numbers = (order + self._length).astype(np.uint32)
         run: _SortedRun = keys[order, 0], keys[order, 1], numbers
         while self._runs and len(self._runs[-1][0]) <= 2 * len(run[0]):
-            run = _merge(self._runs.pop(), run)
+            run = _merge_runs(self._runs.pop(), run)
         self._runs.append(run)
         self._length += len(keys)
 
@@ -117,13 +117,13 @@ class KeyIndex:
 
     def _pieces(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         order = np.argsort(keys[:, 0])  # sorted look-ups share cache lines
-        return (piece for run in self._runs for piece in _matches(run, keys, order))
+        return (piece for run in self._runs for piece in _match_run(run, keys, order))
 
     def find_duplicates(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Occurrences of repeated keys: an index of the key, ascending, and its numbers, ascending."""
         while len(self._runs) > 1:
             last = self._runs.pop()
-            self._runs.append(_merge(self._runs.pop(), last))
+            self._runs.append(_merge_runs(self._runs.pop(), last))
         if not self._runs:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         high, low, _ = self._runs[0]
@@ -139,14 +139,14 @@ def first_of_each(keys: Keys) -> NDArray[np.bool_]:
     return np.asarray(KeyIndex(keys).find(keys) == np.arange(len(keys)))
 
 
-def _merge(first: _SortedRun, second: _SortedRun) -> _SortedRun:
+def _merge_runs(first: _SortedRun, second: _SortedRun) -> _SortedRun:
     high = np.concatenate([first[0], second[0]])
     order = np.argsort(high, kind="stable")  # stable sort merges two sorted runs in one pass
     low, numbers = np.concatenate([first[1], second[1]]), np.concatenate([first[2], second[2]])
     return high[order], low[order], numbers[order]
 
 
-def _matches(
+def _match_run(
     run: _SortedRun, keys: Keys, order: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield rows and numbers of the keys in a run; `order` sorts the first halves of the keys."""

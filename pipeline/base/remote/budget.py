@@ -212,7 +212,7 @@ class Budget:
         """
         if message := self._exceeded_limit(call):
             raise LimitReached(f"{message}. Results so far are kept; raise the limit and run again to continue")
-        self._reserved = _sum(self._reserved, call)
+        self._reserved = _add_usage(self._reserved, call)
 
     def settle(self, reserved: Usage, used: Usage) -> None:
         """Replace a call's reservation by its actual usage."""
@@ -229,8 +229,8 @@ class Budget:
         """The message if the call could exceed a limit, else None."""
         if not self._endpoint.has_limit:
             return None
-        limits, planned = self._endpoint, _sum(_sum(self._usage, self._reserved), call)
-        tokens, cost = sum(_sum(planned, self._other_usage)), self.cost(planned) + self._other_cost
+        limits, planned = self._endpoint, _add_usage(_add_usage(self._usage, self._reserved), call)
+        tokens, cost = sum(_add_usage(planned, self._other_usage)), self.cost(planned) + self._other_cost
         if _exceeds(limits.token_limit, tokens):
             return self._limit_message(f"token_limit {limits.token_limit:,}")
         if _exceeds(limits.spending_limit, cost):
@@ -262,7 +262,7 @@ class Budget:
         return (usage.prompt * prices.prompt_price + usage.completion * prices.completion_price) / 1e6
 
 
-def _sum(first: Usage, other: Usage) -> Usage:
+def _add_usage(first: Usage, other: Usage) -> Usage:
     return Usage(first.prompt + other.prompt, first.completion + other.completion)
 
 

@@ -50,7 +50,7 @@ def read_csv(file: InputFile, columns: ColumnMapping, intake: Intake, limit: int
             header = _header(records, file, delimiter, columns)
             rows = records.span(1, len(records))
         if header is not None:
-            yield from _blocks(valid_records(rows, file, intake), header, file, intake)
+            yield from _parse_blocks(valid_records(rows, file, intake), header, file, intake)
 
 
 def _delimiter(head: bytes, usual: str, columns: ColumnMapping) -> str:
@@ -93,11 +93,11 @@ def _header(records: LineRecords, file: InputFile, delimiter: str, columns: Colu
     return CsvHeader(len(names), delimiter, {role: names.index(name) for role, name in columns_by_role.items()})
 
 
-def _blocks(records: LineRecords, header: CsvHeader, file: InputFile, intake: Intake) -> Iterator[RowBlock]:
+def _parse_blocks(records: LineRecords, header: CsvHeader, file: InputFile, intake: Intake) -> Iterator[RowBlock]:
     if not len(records):
         return
     bad: list[int] = []
-    table = _table(records, header, bad)
+    table = _parse_with_arrow(records, header, bad)
     if table is not None:
         for index in bad:
             intake.reject(WRONG_FIELD_COUNT, file.name, int(records.lines[index]), records.preview(index))
@@ -108,11 +108,11 @@ def _blocks(records: LineRecords, header: CsvHeader, file: InputFile, intake: In
         intake.reject(WRONG_FIELD_COUNT, file.name, int(records.lines[0]), records.preview(0))
     else:
         middle = len(records) // 2
-        yield from _blocks(records.span(0, middle), header, file, intake)
-        yield from _blocks(records.span(middle, len(records)), header, file, intake)
+        yield from _parse_blocks(records.span(0, middle), header, file, intake)
+        yield from _parse_blocks(records.span(middle, len(records)), header, file, intake)
 
 
-def _table(records: LineRecords, header: CsvHeader, bad: list[int]) -> pa.Table | None:
+def _parse_with_arrow(records: LineRecords, header: CsvHeader, bad: list[int]) -> pa.Table | None:
     """Parse a block; rows with a wrong number of fields go to `bad`. None: Arrow splits rows differently than we do."""
 
     def skip(row: pc.InvalidRow) -> str:

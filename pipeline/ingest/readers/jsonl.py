@@ -63,7 +63,7 @@ def read_jsonl(file: InputFile, columns: ColumnMapping, intake: Intake, limit: i
                 columns.find(str(file.path), names_in(parsed_lines, nested=columns.events))
             )
             kinds = _arrow_types(parsed_lines, columns_by_role, columns)
-        if blocks := list(_blocks(records, columns_by_role, kinds, columns, file, intake)):
+        if blocks := list(_parse_blocks(records, columns_by_role, kinds, columns, file, intake)):
             yield concat_blocks(blocks)
 
 
@@ -106,7 +106,7 @@ def _arrow_types(rows: list[Values], columns_by_role: Names, columns: ColumnMapp
     return schema_of(kinds, {name for row in rows for name in row})
 
 
-def _blocks(
+def _parse_blocks(
     records: LineRecords,
     columns_by_role: Names,
     kinds: pa.Schema,
@@ -117,7 +117,7 @@ def _blocks(
     """Yield the valid rows of a block. If Arrow cannot parse it, halve it until the invalid lines are isolated."""
     if not len(records):
         return
-    table = _table(records, kinds)
+    table = _parse_with_arrow(records, kinds)
     if table is not None:
         texts = {role: _first_of(table, names) for role, names in columns_by_role.items()}
         yield from_file(file.name, texts, lines_of(records))
@@ -125,8 +125,8 @@ def _blocks(
         yield from _read_row_by_row(records, columns_by_role, columns, file, intake)
     else:
         middle = len(records) // 2
-        yield from _blocks(records.span(0, middle), columns_by_role, kinds, columns, file, intake)
-        yield from _blocks(records.span(middle, len(records)), columns_by_role, kinds, columns, file, intake)
+        yield from _parse_blocks(records.span(0, middle), columns_by_role, kinds, columns, file, intake)
+        yield from _parse_blocks(records.span(middle, len(records)), columns_by_role, kinds, columns, file, intake)
 
 
 def _first_of(table: pa.Table, names: Sequence[str]) -> pa.Array:
@@ -135,7 +135,7 @@ def _first_of(table: pa.Table, names: Sequence[str]) -> pa.Array:
     return pc.coalesce(*columns_as_text) if len(columns_as_text) > 1 else columns_as_text[0]
 
 
-def _table(records: LineRecords, kinds: pa.Schema) -> pa.Table | None:
+def _parse_with_arrow(records: LineRecords, kinds: pa.Schema) -> pa.Table | None:
     """Parse a block with Arrow; None if a line is invalid or of another type than in `kinds`."""
     # pyarrow 26 reads a line `null` as a row of nulls, and crashes the process if it is the first line.
     if not len(kinds) or any(records.data[start] != ord("{") for start in records.starts.tolist()):

@@ -29,23 +29,25 @@ def read_parquet(file: InputFile, columns: ColumnMapping, intake: Intake) -> Ite
             leaves = leaves_of(source.schema_arrow, nested=columns.events)
             repeated = [name for name, times in Counter(source.schema_arrow.names).items() if times > 1]
             columns_by_role = columns.find(str(file.path), [*leaves, *repeated])
-            _check(file, leaves, columns_by_role, columns)
+            _check_types(file, leaves, columns_by_role, columns)
             rows_before = 0
-            for batch in source.iter_batches(_rows(source.metadata), columns=sorted(set(columns_by_role.values()))):
-                yield from _block(batch, columns_by_role, rows_before, file, intake, times=columns.events)
+            for batch in source.iter_batches(
+                _batch_rows(source.metadata), columns=sorted(set(columns_by_role.values()))
+            ):
+                yield from _make_block(batch, columns_by_role, rows_before, file, intake, times=columns.events)
                 rows_before += batch.num_rows
                 intake.set_position(file.size * rows_before // source.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file.path} is not a valid Parquet file ({error}); write it again") from error
 
 
-def _rows(metadata: pq.FileMetaData) -> int:
+def _batch_rows(metadata: pq.FileMetaData) -> int:
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     size = sum(group.total_byte_size for group in groups) // max(metadata.num_rows, 1)
     return max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // max(int(size), 1)))
 
 
-def _check(
+def _check_types(
     file: InputFile, leaves: dict[str, pa.DataType], columns_by_role: dict[str, str], columns: ColumnMapping
 ) -> None:
     for role, name in columns_by_role.items():
@@ -70,7 +72,7 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _block(
+def _make_block(
     batch: pa.RecordBatch,
     columns_by_role: dict[str, str],
     rows_before: int,

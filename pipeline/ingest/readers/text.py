@@ -212,7 +212,7 @@ def records_in(source: Iterator[bytes], limit: int, delimiter: str | None = None
                     unclosed_line = open_line
                 else:
                     n_lines = open_line
-        yield _cut(text, line_ends[:n_lines], is_quoted[:n_lines], line_number, limit, unclosed_line)
+        yield _cut_records(text, line_ends[:n_lines], is_quoted[:n_lines], line_number, limit, unclosed_line)
         line_number += n_lines
         carry = text[int(line_ends[n_lines - 1]) if n_lines else 0 :]
 
@@ -265,7 +265,7 @@ def _quoted_ends(text: bytes, ends: Ints, closed: re.Pattern[bytes]) -> tuple[ND
     return is_quoted, open_line
 
 
-def _cut(
+def _cut_records(
     text: bytes, ends: Ints, inner: NDArray[np.bool_], number: int, limit: int, unclosed: int | None
 ) -> LineRecords:
     """Cut a text into records.

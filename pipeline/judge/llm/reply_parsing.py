@@ -93,20 +93,20 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
     prompt = template.prompt
     content = choice["message"].get("content")
     has_reasoning = _has_reasoning(choice["message"], completion.get("usage"))
-    values = {"attempts": 1} | _usage(completion)
+    values = {"attempts": 1} | _usage_columns(completion)
     reading = LlmReading(
         values, has_reasoning=has_reasoning, is_truncated=is_truncated(choice), other_model=model_warning
     )
     try:
-        _check(choice, content)
+        _check_complete(choice, content)
         label, reason = template.form.read(content, prompt.labels)
     except NoLabelFound as error:
-        reading.values |= {"raw_reply": _raw(choice["message"]), "error": str(error)}
+        reading.values |= {"raw_reply": _raw_reply(choice["message"]), "error": str(error)}
     else:
-        reading.values |= {"raw_reply": content, "rationale": reason} | _label(label, prompt)
+        reading.values |= {"raw_reply": content, "rationale": reason} | _label_columns(label, prompt)
         try:
             probabilities = _label_probabilities(choice, label, template.form, prompt)
-            reading.values |= _probability(label, probabilities, prompt)
+            reading.values |= _probability_columns(label, probabilities, prompt)
         except NoProbability as error:
             reading.values["no_probability"] = str(error)
             if str(error) == LABEL_CONTRADICTED:
@@ -114,7 +114,7 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
     return reading
 
 
-def _raw(message: Mapping[str, Any]) -> str | None:
+def _raw_reply(message: Mapping[str, Any]) -> str | None:
     """Return the start of the content, or else of the refusal; None if there is neither."""
     content = message.get("content")
     raw = content if isinstance(content, str) else message.get("refusal")
@@ -137,7 +137,7 @@ def _has_reasoning(message: Mapping[str, Any], usage: object) -> bool:
     )
 
 
-def _check(choice: Mapping[str, Any], content: object) -> None:
+def _check_complete(choice: Mapping[str, Any], content: object) -> None:
     """Raise `NoLabelFound` if the reply is incomplete or empty."""
     if why := incomplete_reason(choice):
         raise NoLabelFound(why)
@@ -167,13 +167,13 @@ def _label_probabilities(
         raise NoProbability(LOGPROBS_IMPOSSIBLE) from None
 
 
-def _label(label: str, prompt: JudgePrompt) -> dict[str, Any]:
+def _label_columns(label: str, prompt: JudgePrompt) -> dict[str, Any]:
     """Convert a label to the columns `relevant` and, for a graded prompt, `grade`."""
     grade = prompt.head.labels[label]
     return {"relevant": grade >= prompt.head.relevant_from} | ({"grade": grade} if prompt.is_graded else {})
 
 
-def _probability(label: str, shares: Mapping[str, float], prompt: JudgePrompt) -> dict[str, Any]:
+def _probability_columns(label: str, shares: Mapping[str, float], prompt: JudgePrompt) -> dict[str, Any]:
     """Compute the probability of relevance and, for a graded prompt, the expected grade.
 
     Raises:
@@ -193,7 +193,7 @@ def _probability(label: str, shares: Mapping[str, float], prompt: JudgePrompt) -
     return values
 
 
-def _usage(completion: Mapping[str, Any]) -> dict[str, Any]:
+def _usage_columns(completion: Mapping[str, Any]) -> dict[str, Any]:
     """Read the token counts that the server reported; counts that are not valid are left out."""
     usage = completion.get("usage")
     if not isinstance(usage, dict):
@@ -285,7 +285,7 @@ def _with_label(row: dict[str, Any], template: RequestTemplate) -> dict[str, Any
         label, reason = template.form.read(row["raw_reply"] or "", template.prompt.labels)
     except NoLabelFound:
         return row
-    return row | {"error": None, "rationale": reason, "contradicted": True} | _label(label, template.prompt)
+    return row | {"error": None, "rationale": reason, "contradicted": True} | _label_columns(label, template.prompt)
 
 
 def _with_column(replies: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:

@@ -164,13 +164,15 @@ def weight_terms(
     bases = [key_of(part.sha256, weighter.version) for part in parts]
     missing = [part for part, basis in zip(parts, bases, strict=True) if not output.is_done(part.sha256, basis)]
     unit_key = output.unit_key("", weighter.version)
-    shards = _shards(tables, missing, factory, unit_key, spread.places) if factory and spread is not here else []
-    pieces = chain.from_iterable(spread(weigh_shard, shards)) if len(shards) > 1 else _terms(tables, missing, weighter)
+    shards = _make_shards(tables, missing, factory, unit_key, spread.places) if factory and spread is not here else []
+    pieces = (
+        chain.from_iterable(spread(weigh_shard, shards)) if len(shards) > 1 else _weigh_parts(tables, missing, weighter)
+    )
     n_weighted = 0
     for done, (part, basis) in enumerate(zip(parts, bases, strict=True)):
         with output.unit(part.sha256, basis=basis) as unit:
             if not unit.done:
-                unit.facts["weighted"] = _write(islice(pieces, -(-part.rows // QUERY_BATCH)), output)
+                unit.facts["weighted"] = _write_terms(islice(pieces, -(-part.rows // QUERY_BATCH)), output)
         n_weighted += unit.facts["weighted"]
         output.progress(done + 1, len(parts))
     queries = tables.rows("log_queries")
@@ -180,10 +182,10 @@ def weight_terms(
 
 def weigh_shard(shard: TermWeightingShard) -> Pieces:
     """The terms of a shard's queries, part by part."""
-    return _terms(shard.tables, shard.parts, shard.factory())
+    return _weigh_parts(shard.tables, shard.parts, shard.factory())
 
 
-def _terms(tables: Tables, parts: Iterable[Part], weighter: TermWeighter) -> Pieces:
+def _weigh_parts(tables: Tables, parts: Iterable[Part], weighter: TermWeighter) -> Pieces:
     """Rows of `query_terms`, `QUERY_BATCH` queries at a time."""
     for part in parts:
         queries = tables.part(part)
@@ -192,7 +194,7 @@ def _terms(tables: Tables, parts: Iterable[Part], weighter: TermWeighter) -> Pie
             yield weighter.terms(query_rows.rename_columns(["tenant", "query_id", "text"]))
 
 
-def _shards(
+def _make_shards(
     tables: Tables, parts: Sequence[Part], factory: TermWeighterFactory, basis: str, places: int
 ) -> list[TermWeightingShard]:
     sizes = [part.rows for part in parts]
@@ -203,7 +205,7 @@ def _shards(
     ]
 
 
-def _write(pieces: Iterable[pa.Table], output: Output) -> int:
+def _write_terms(pieces: Iterable[pa.Table], output: Output) -> int:
     """Write the terms of a part's queries; returns the number of queries with a term."""
     n_weighted = 0
     for rows in pieces:

@@ -56,11 +56,11 @@ class Work:
             self.seconds + other.seconds,
             self.bytes + other.bytes,
             self.cost + other.cost,
-            _mean((self.gpu, self.seconds), (other.gpu, other.seconds)),
+            _weighted_mean((self.gpu, self.seconds), (other.gpu, other.seconds)),
         )
 
 
-def _mean(*parts: tuple[float | None, float]) -> float | None:
+def _weighted_mean(*parts: tuple[float | None, float]) -> float | None:
     measured = [(share, seconds) for share, seconds in parts if share is not None and seconds]
     total_seconds = sum(seconds for _, seconds in measured)
     return sum(share * seconds for share, seconds in measured) / total_seconds if measured else None

@@ -88,7 +88,7 @@ def build_index(terms: TermSpace, settings: Bm25Settings) -> Index:
 
     rarity = idf(settings.method, terms.document_frequency, terms.n_chunks)
     absent = (rarity * _absent_weight(settings)).astype(np.float32) if settings.method in DELTA else None
-    weights = _weights(terms, settings, rarity.astype(np.float32), absent)
+    weights = _posting_weights(terms, settings, rarity.astype(np.float32), absent)
     matrix = sparse.csr_matrix((weights, terms.counts.indices, terms.counts.indptr), terms.counts.shape).tocsc()
     engine = engines().BM25(
         k1=settings.k1, b=settings.b, delta=DELTA.get(settings.method, 0.5), method=settings.method, backend="numpy"
@@ -105,7 +105,7 @@ def build_index(terms: TermSpace, settings: Bm25Settings) -> Index:
     return engine
 
 
-def _weights(
+def _posting_weights(
     terms: TermSpace, settings: Bm25Settings, rarity: NDArray[np.float32], absent: NDArray[np.float32] | None
 ) -> NDArray[np.float32]:
     """Weight of each posting (stored count) of `terms`, in blocks, so that no float64 array grows with the corpus."""
@@ -221,7 +221,7 @@ def best_keys(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
         blocks: filled `score_blocks`; no score is below 0.
         k: the `k` that was passed to `score_blocks`, at least 1.
     """
-    rows = _candidates(blocks, k)
+    rows = _candidate_rows(blocks, k)
     keys = rows - (blocks.reshape(-1)[rows].view(np.int32).astype(np.int64) << 32)
     if len(keys) > k:
         keys.partition(k - 1)
@@ -237,7 +237,7 @@ def hits_of(keys: NDArray[np.int64]) -> Hits:
     return Hits(rows, np.where(is_hit, bits.view(np.float32), np.float32(np.nan)))
 
 
-def _candidates(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+def _candidate_rows(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """A small set of rows that includes the `k` best.
 
     The k-th highest block maximum is a lower bound of the k-th highest score: k blocks have a score that reaches it.

@@ -68,7 +68,7 @@ class Desk:
         known = self.ledger.open(self.template.judge_id).find(every).rows
         rest = every.take(pa.array(np.delete(np.arange(every.num_rows), known)))
         yield rest.filter(
-            pa.array(self.journal.pairs(self.template.judge_id).find(batch_files.VERDICTS.keys(rest)) < 0)
+            pa.array(self.journal.pairs(self.template.judge_id).find(batch_files.VERDICT_ROWS.keys(rest)) < 0)
         )
 
     def fetch(self) -> Counter[str]:
