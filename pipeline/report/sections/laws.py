@@ -31,8 +31,8 @@ from darklode.pipeline.report.source import ReportSource
 HELD_OUT_PART = "held out"
 
 PLAN_SQL = """
-    SELECT choice, measure, source, gain, gain_low, gain_high, money, money_low, money_high, said FROM law_plan
-    ORDER BY place
+    SELECT option, measure, source, gain, gain_low, gain_high, money, money_low, money_high, advice FROM law_plan
+    ORDER BY rank
 """
 
 TICK_WIDTH = 14.0
@@ -153,7 +153,7 @@ SECTION = FigureSection(
             "Queries to label next",
             "The most frequent query of each unlabelled cluster, then queries by disagreement within their cluster. No "
             "difference in training value to randomly drawn queries was measured.",
-            sql_source(f"{NEXT_QUERIES_SQL} ORDER BY place"),
+            sql_source(f"{NEXT_QUERIES_SQL} ORDER BY rank"),
             needs=("next_queries",),
             wide=True,
         ),

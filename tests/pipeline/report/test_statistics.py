@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import re
 from pathlib import Path
+from types import ModuleType
 
+import duckdb
 import pyarrow as pa
 import pytest
 
+from darklode.pipeline import browse, report
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.export.formats import export
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.card import card
 from darklode.pipeline.report.caveats import caveats
+from darklode.pipeline.report.statistic import Statistic
 from darklode.pipeline.validate.gate import GATE_STAGE, gate
 from darklode.pipeline.validate.stage import is_stale
 from darklode.schemas.settings import Settings, ValidationSettings
-from darklode.schemas.tables import QRELS, VERDICTS
+from darklode.schemas.tables import QRELS, TABLES, VERDICTS
 from helpers.finished_run import finished_run
 from helpers.reviewed_run import answer, answered, honest, key_of, pairs, put_run, sampled
 from helpers.reviewed_run import validated as validate_run
 from helpers.runs import execute, put
+
+
+@pytest.mark.parametrize("package", [report, browse], ids=["report", "browse"])
+def test_every_query_reads_columns_that_the_tables_have(package: ModuleType) -> None:
+    """A figure of a table that few runs have fails nowhere else."""
+    with duckdb.connect() as connection:
+        for name, table in TABLES.items():
+            connection.register("schema_rows", table.empty())
+            connection.execute(f'CREATE TABLE "{name}" AS FROM schema_rows')
+        modules = [
+            importlib.import_module(module.name)
+            for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        ]
+        queries = {
+            f"{module.__name__}.{name}": getattr(value, "query", value)
+            for module in modules
+            for name, value in vars(module).items()
+            if name.endswith("_SQL") or isinstance(value, Statistic)
+        }
+        errors = {}
+        for place, query in queries.items():
+            if isinstance(query, str) and "{" not in query:
+                try:
+                    connection.execute(f"EXPLAIN {re.sub(r'[$][a-z0-9_]+', 'NULL', query)}")
+                except duckdb.Error as error:
+                    errors[place] = str(error)
+        assert len(queries) > 20
+        assert not {place: error for place, error in errors.items() if "Referenced column" in error}
 
 
 @pytest.fixture
