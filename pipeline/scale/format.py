@@ -83,4 +83,4 @@ def format_short(value: float) -> str:
     """Format with two or three significant digits: 0, 0.012, 4.1, 120, 3.1e+09."""
     if value and (value < 0.01 or value >= 1e6):
         return f"{value:.1e}"
-    return f"{value:,.0f}" if value >= 100 or not value else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 99.5 or not value else f"{value:.2g}"

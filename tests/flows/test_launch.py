@@ -33,6 +33,7 @@ def test_a_build_that_stands_needs_no_server(sample_run: SampleRun, nobody: Envi
     assert shown.err.startswith("error: PREFECT_API_URL does not answer")
 
 
+@pytest.mark.slow
 def test_a_night_without_anything_new_needs_no_server(
     mined_run: SampleRun, nobody: Environment, tmp_path: Path
 ) -> None:

@@ -95,6 +95,7 @@ def test_labels_of_a_first_build_teach_a_judge_of_the_same_run(
     assert rows(out, "FROM verdicts")[0]["judge_id"] != judge_id
 
 
+@pytest.mark.slow
 def test_it_judges_in_rounds_too(first: Path, source: Path, labels: list[dict[str, Any]], tmp_path: Path) -> None:
     file = write(tmp_path / "labels.csv", labels)
     build(tmp_path / "run", source, learned(file, "judge.strategy=adaptive"))

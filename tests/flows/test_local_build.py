@@ -113,6 +113,7 @@ def test_card_and_screen_say_whom_such_labels_favour(built: Path, cache: Path) -
     assert warning in card(Run(str(built)), settings, [warning])
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_the_audit_says_so_too(built: Path, served: Environment) -> None:
     shown = run_inside([DARKLODE, "audit", str(built)], served)
@@ -120,6 +121,7 @@ def test_the_audit_says_so_too(built: Path, served: Environment) -> None:
     assert "do not compare encoders with them. The audit results of minilm are biased." in shown.out
 
 
+@pytest.mark.slow
 def test_labels_of_people_replace_the_calibration(built: Path, source: Path, cache: Path, tmp_path: Path) -> None:
     """People here want the chunk of their subject and nothing else, of which the shipped calibration cannot know."""
     labels = rows(

@@ -17,6 +17,7 @@ def refused(folder: Path, *encoders: str, tenant: str | None = None) -> Darklode
     return caught.value
 
 
+@pytest.mark.slow
 def test_what_does_not_belong_together_is_refused(shipped: Path, indexed: Path, tmp_path: Path) -> None:
     run, adapter, index = shipped / "run", str(shipped / "adapter"), indexed / "index"
     for error, kind, message in (

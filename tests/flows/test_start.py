@@ -44,6 +44,7 @@ def test_an_early_interrupt_is_one_line(seconds: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locale", [ASCII, ASCII | {"PYTHONUTF8": ""}], ids=["UTF-8 mode forbidden", "ASCII locale"])
 def test_queries_in_an_ascii_locale_are_read_and_answered_in_utf8(folder: str, locale: dict[str, str]) -> None:
     command = [*COMMAND, "query", folder, "SELECT 'für' AS x, length('für') AS n", "--format", "json"]

@@ -117,7 +117,7 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
 def _raw_reply(message: Mapping[str, Any]) -> str | None:
     """Return the start of the content, or else of the refusal; None if there is neither."""
     content = message.get("content")
-    raw = content if isinstance(content, str) else message.get("refusal")
+    raw = content if isinstance(content, str) and content else message.get("refusal")
     return str(raw)[:_MAX_RAW_CHARACTERS] if raw else None
 
 

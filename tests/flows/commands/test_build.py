@@ -59,6 +59,7 @@ def test_no_terminal_no_control_characters(sample_run: SampleRun) -> None:
     assert not CONTROL.search(sample_run.printed)
 
 
+@pytest.mark.slow
 def test_a_second_build_stands_and_rewrites_nothing(copied: Path, served: Environment) -> None:
     def files() -> dict[Path, tuple[int, int]]:
         found = (path for name in ("tables", "manifests") for path in (copied / name).rglob("*") if path.is_file())

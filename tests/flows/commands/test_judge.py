@@ -27,6 +27,7 @@ def contradicting(_pair: str, said: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
+@pytest.mark.slow
 def test_labels_that_their_probabilities_contradict_are_counted_marked_and_shown(
     call: Call, source: Path, tmp_path: Path
 ) -> None:
@@ -47,6 +48,7 @@ def test_labels_that_their_probabilities_contradict_are_counted_marked_and_shown
     assert f"{turned} of {verdicts.num_rows} labels have no probability ({turned}: {LABEL_CONTRADICTED})" in report
 
 
+@pytest.mark.slow
 def test_what_was_judged_is_listed_and_pruned(call: Call, source: Path, tmp_path: Path, server: FakeChat) -> None:
     out = tmp_path / "run"
     build(out, source, judge_settings(server))

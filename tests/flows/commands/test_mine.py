@@ -64,6 +64,7 @@ def test_a_first_night_prints_what_came_of_the_log_and_where_it_is(mined_run: Sa
         assert (mined_run.folder / place).exists()
 
 
+@pytest.mark.slow
 def test_a_second_night_without_news_redoes_nothing(copied: Path, served: Environment) -> None:
     def files() -> dict[Path, tuple[int, int]]:
         found = (path for name in ("tables", "manifests") for path in (copied / name).rglob("*") if path.is_file())

@@ -141,6 +141,7 @@ def test_a_head_fits_its_own_tenants_index_and_no_other(root: Path, tmp_path: Pa
         pass
 
 
+@pytest.mark.slow
 def test_what_makes_a_whole_encoder_is_refused(root: Path) -> None:
     with pytest.raises(SettingsError, match=r"adapt\.method lora trains a whole encoder per tenant"):
         adapt_tenants([str(root / "both")], "any", str(root / "lora"), settings={"adapt": {"method": "lora"}})

@@ -48,6 +48,7 @@ def test_a_student_of_an_adapter_and_then_it_stands(root: Path) -> None:
     assert contents(root / "out") == before
 
 
+@pytest.mark.slow
 def test_an_adapter_of_another_encoder_is_no_teacher(root: Path, tmp_path: Path) -> None:
     other = model_in(root).model_copy(update={"query_prompt": "otherwise "}).model_dump(mode="json")
     changed = QUICK | {"encoders": {"other": other}}

@@ -152,6 +152,7 @@ def test_by_keyboard_from_a_search_to_a_query_and_back(page: Browsed, visit: Vis
     expect(tab.locator("article.item")).to_have_count(2)
 
 
+@pytest.mark.slow
 def test_texts_open_with_a_key_and_the_mouse(page: Browsed, visit: Visit) -> None:
     tab = visit(page, "triplets")
     tab.keyboard.press("j")

@@ -118,6 +118,7 @@ def test_two_reviewers_at_once(page: Page, visit: Visit) -> None:
     assert len(said(page)) == 26
 
 
+@pytest.mark.slow
 def test_a_key_that_is_held_labels_one_pair(page: Page, visit: Visit) -> None:
     tab = visit(page)
     with tab.expect_navigation():
@@ -131,6 +132,7 @@ def test_a_key_that_is_held_labels_one_pair(page: Page, visit: Visit) -> None:
     assert len(said(page)) == 1
 
 
+@pytest.mark.slow
 def test_a_double_click_labels_one_pair(page: Page, visit: Visit) -> None:
     tab = visit(page)
     with tab.expect_navigation():
@@ -166,6 +168,7 @@ def test_two_tabs_of_one_reviewer_do_not_mix_up_pairs(page: Page, visit: Visit) 
     assert shown(second) == "Rotating keys, part 2: open Settings."
 
 
+@pytest.mark.slow
 def test_keys_typed_into_the_rationale_do_not_label(page: Page, visit: Visit) -> None:
     tab = visit(page)
     tab.keyboard.press("r")
@@ -181,6 +184,7 @@ def test_keys_typed_into_the_rationale_do_not_label(page: Page, visit: Visit) ->
     assert said(page) == [("doc0#0", "Ann", 1, "10su?nr 1\n0")]
 
 
+@pytest.mark.slow
 def test_keys_with_modifiers_are_the_browser_s(page: Page, visit: Visit) -> None:
     tab = visit(page)
     for key in ("Control+1", "Alt+0", "Meta+s", "Control+u"):
@@ -205,6 +209,7 @@ def test_other_keyboards_have_their_keys_in_the_same_places(
     assert [row[2] for row in said(page)] == expected
 
 
+@pytest.mark.slow
 def test_neighbours_show_and_hide_and_leave_what_is_typed(page: Page, visit: Visit) -> None:
     tab = visit(page)
     tab.keyboard.press("r")
@@ -231,6 +236,7 @@ def test_neighbours_of_a_pair_that_was_answered_elsewhere_are_not_shown_for_the_
     assert [(row[0], row[2]) for row in said(page)] == [("doc0#0", 1), ("doc0#1", 0)]
 
 
+@pytest.mark.slow
 def test_help_opens_and_closes_and_does_not_label(page: Page, visit: Visit) -> None:
     tab = visit(page)
     tab.keyboard.press("?")
@@ -243,6 +249,7 @@ def test_help_opens_and_closes_and_does_not_label(page: Page, visit: Visit) -> N
     assert len(said(page)) == 1
 
 
+@pytest.mark.slow
 def test_the_tab_key_reaches_everything_and_shows_where_it_is(page: Page, visit: Visit) -> None:
     tab = visit(page)
     reached = []
@@ -256,6 +263,7 @@ def test_the_tab_key_reaches_everything_and_shows_where_it_is(page: Page, visit:
         assert name in found
 
 
+@pytest.mark.slow
 def test_terms_of_the_query_are_marked(page: Page, visit: Visit) -> None:
     tab = visit(page)
     assert tab.locator("#chunk mark").all_inner_texts() == ["Keys", "Rotation", "Rotating", "keys", "0"]
@@ -272,6 +280,7 @@ def test_grades_have_keys_of_their_own(run: Run, visit: Visit) -> None:
         expect(tab.get_by_role("button", name="Undo")).to_contain_text("Undo “0”")
 
 
+@pytest.mark.slow
 def test_without_javascript_forms_do_it(page: Page, visit: Visit) -> None:
     tab = visit(page, reviewer=None, java_script_enabled=False)
     tab.fill("input[name=reviewer]", "Ann & <b>Ben</b>")
@@ -338,12 +347,14 @@ def test_hostile_texts_are_shown_as_they_are(run: Run, visit: Visit, size: dict[
         assert len(said(page)) == pairs
 
 
+@pytest.mark.slow
 def test_a_document_opens_in_a_tab_that_is_told_nothing(page: Page, visit: Visit) -> None:
     link = visit(page).get_by_role("link", name="Open the document")
     expect(link).to_have_attribute("href", "https://example.org/keys")
     expect(link).to_have_attribute("rel", "noreferrer noopener")
 
 
+@pytest.mark.slow
 def test_a_narrow_screen_scrolls_down_only_and_buttons_stay(page: Page, visit: Visit) -> None:
     tab = visit(page, viewport=NARROW)
     for name in ("1 Relevant", "0 Not relevant", "s Skip", "u Undo", "Help"):
@@ -384,6 +395,7 @@ def test_nothing_covers_the_rationale_on_a_narrow_screen(run: Run, visit: Visit,
         assert 0 < field["y"] < field["y"] + field["height"] <= footer["y"]
 
 
+@pytest.mark.slow
 def test_the_first_page_says_what_is_relevant_and_what_grades_mean(run: Run, visit: Visit) -> None:
     with served(review_run(run.store.url), scale=Scale({3: "made for this query", 0: "not relevant"})) as page:
         tab = visit(page, reviewer=None)

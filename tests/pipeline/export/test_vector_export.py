@@ -42,6 +42,7 @@ def loaded(folder: Path) -> Any:
     return found
 
 
+@pytest.mark.slow
 def test_qdrant_gives_back_the_vectors_and_finds_what_an_exact_search_finds(
     indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

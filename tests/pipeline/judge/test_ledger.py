@@ -317,6 +317,7 @@ def test_large_parts_are_left_alone(kept: Ledger, monkeypatch: pytest.MonkeyPatc
     assert labels(kept, *((number, number) for number in range(9))) == [str(number) for number in range(9)]
 
 
+@pytest.mark.slow
 def test_readers_writers_and_mergers_at_once(kept: Ledger) -> None:
     stop, failures = threading.Event(), list[BaseException]()
 
@@ -429,6 +430,7 @@ def test_no_root_is_beside_the_embedding_cache(tmp_path: Path, monkeypatch: pyte
     assert Ledger(None).parts.store.url == str((tmp_path / "home").resolve())
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_a_bucket_is_a_root(bucket: str) -> None:
     kept = Ledger(bucket)

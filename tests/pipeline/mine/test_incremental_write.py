@@ -88,6 +88,7 @@ def search(day: int, query: str, *clicked: int) -> Search:
     return Search("default", f"s{day} {query}", day, query, ("d1", "d2", "d3"), frozenset(clicked))
 
 
+@pytest.mark.slow
 def test_a_day_keeps_its_files_until_its_share_has_changed(run: Run) -> None:
     queries = [f"zz{number}" for number in range(12)]
     log = {FIRST: [search(1, one, 1) for one in queries]}

@@ -89,6 +89,7 @@ def test_no_policy_is_needed_to_keep_texts_from_running(context: BrowserContext,
     assert visit.asked == [bare.as_uri()]
 
 
+@pytest.mark.slow
 def test_the_policy_stops_what_were_not_escaped(context: BrowserContext, finished: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.html"
     harm = "<script>window.harmed = 1</script><img src='x.png' onerror='window.harmed = 1'>"
@@ -105,6 +106,7 @@ def colour(page: Page, name: str, of: str = "body") -> str:
     return str(page.evaluate(f"getComputedStyle(document.querySelector('{of}')).getPropertyValue('{name}')"))
 
 
+@pytest.mark.slow
 def test_a_dark_screen_has_dark_paper(context: BrowserContext, finished: Path) -> None:
     page = Visit(context, finished).page
     light = [colour(page, "background-color"), colour(page, "color"), colour(page, "fill", "rect.a")]
@@ -115,6 +117,7 @@ def test_a_dark_screen_has_dark_paper(context: BrowserContext, finished: Path) -
     assert sum(map(int, dark[0][4:-1].split(","))) < 120
 
 
+@pytest.mark.slow
 def test_on_paper_it_is_light_and_everything_is_open(context: BrowserContext, finished: Path) -> None:
     page = Visit(context, finished).page
     whole = page.locator(".quote details > .text").first
@@ -127,6 +130,7 @@ def test_on_paper_it_is_light_and_everything_is_open(context: BrowserContext, fi
     assert page.pdf(format="A4").startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_it_can_be_read_by_keyboard_alone(context: BrowserContext, finished: Path) -> None:
     page = Visit(context, finished).page
     page.keyboard.press("Tab")
@@ -137,6 +141,7 @@ def test_it_can_be_read_by_keyboard_alone(context: BrowserContext, finished: Pat
     assert page.locator(".numbers table").first.is_visible()
 
 
+@pytest.mark.slow
 def test_a_link_of_the_contents_shows_its_figure(context: BrowserContext, finished: Path) -> None:
     page = Visit(context, finished).page
     page.locator("nav a", has_text="Retriever overlap").click()

@@ -204,6 +204,7 @@ def test_long_tables_are_cut_and_it_is_said(run: Run) -> None:
     assert re.search(r"First 10 of \d+ rows\.", text_of(figure(root, "queries-without-positives")))
 
 
+@pytest.mark.slow
 def test_long_texts_are_cut_and_their_rest_is_on_demand(run: Run) -> None:
     run = hostile_run(run.store.url)
     root = parsed(rendered(run))

@@ -13,7 +13,15 @@ ROWS = plan_stages(COSTS, Hardware(machines=Machines(count=4, cores=16, memory_g
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (0.012, "0.012"), (4.123, "4.1"), (119.6, "120"), (3.14e9, "3.1e+09"), (0.001, "1.0e-03")],
+    [
+        (0, "0"),
+        (0.012, "0.012"),
+        (4.123, "4.1"),
+        (99.6, "100"),
+        (119.6, "120"),
+        (3.14e9, "3.1e+09"),
+        (0.001, "1.0e-03"),
+    ],
 )
 def test_numbers_have_two_or_three_digits(value: float, text: str) -> None:
     assert format_short(value) == text

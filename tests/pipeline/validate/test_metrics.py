@@ -44,6 +44,7 @@ def test_the_figures_are_those_of_scikit_learn_with_the_weights_of_the_sample(ru
     assert (row["labelled"], row["queries"]) == (600, len({key_of(one)[:2] for one in sample}))
 
 
+@pytest.mark.slow
 def test_the_estimates_are_near_the_truth_and_their_intervals_hold_it(run: Run, made: Pairs) -> None:
     reviewed(run, made, max_pairs=1500, query_share=0.5)
     rows, held = rows_of(run), []

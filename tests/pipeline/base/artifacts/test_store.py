@@ -225,6 +225,7 @@ def test_what_lies_in_the_way_is_said(store: Store, name: str) -> None:
     assert sorted(store.sizes("", recursive=True)) == ["file", "folder/x"]
 
 
+@pytest.mark.slow
 def test_what_killed_writes_left_goes_and_what_others_are_writing_stays(store: Store) -> None:
     for folder in ("", "manifests/", "review/"):
         killed(

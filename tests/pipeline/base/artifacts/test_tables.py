@@ -57,6 +57,7 @@ def test_batches_come_in_order_and_are_never_larger_than_asked(run: Run, rows: i
     assert len(batches) >= ROWS / rows
 
 
+@pytest.mark.slow
 def test_batches_take_no_more_memory_for_more_parts(run: Run) -> None:
     tables = filled(run, [20_000] * 80)
     before = pa.total_allocated_bytes()

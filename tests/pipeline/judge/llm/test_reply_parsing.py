@@ -343,6 +343,7 @@ def test_no_grade_is_fished_out_of_prose(content: str) -> None:
         ({"finish_reason": "length"}, "cut off at the token limit"),
         ({"finish_reason": "content_filter"}, "content filter"),
         ({"message": {"content": None, "refusal": "I can't help with that."}}, "refused"),
+        ({"message": {"content": "", "refusal": "I can't help with that."}}, "refused"),
     ],
 )
 def test_truncated_and_refused_replies_are_null(choice: dict[str, Any], why: str) -> None:

@@ -106,6 +106,7 @@ def test_a_query_that_the_server_refuses_has_no_terms(root: str) -> None:
     assert weighter.counters.nulls == 1
 
 
+@pytest.mark.slow
 def test_failures_that_pass_are_waited_out(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
     texts = [f"word{number}" for number in range(60)]

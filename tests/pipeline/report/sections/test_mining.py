@@ -31,6 +31,7 @@ def test_a_mined_run_has_its_days_and_sources(run: Run) -> None:
     assert by_tenant == Counter(str(row["tenant"]) for row in read(run, "mined_pairs"))
 
 
+@pytest.mark.slow
 def test_what_the_judge_finds_relevant_is_drawn_with_its_intervals(run: Run) -> None:
     mine(run, random_log(7))
     looked_at = read(run, "mined_pairs")[:12]

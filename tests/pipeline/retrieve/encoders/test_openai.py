@@ -131,6 +131,7 @@ def test_many_random_faults_change_nothing() -> None:
     assert np.allclose(vectors, unit_vectors(TEXTS, 8), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", ["0.4", "date", "soon"])
 def test_retry_after_is_the_least_that_is_waited(server: FakeOpenAI, header: str) -> None:
     server.script = scripted(n1="429 retry-after")
