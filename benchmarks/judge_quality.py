@@ -1,10 +1,13 @@
 """Quality of judges.
 
 Agreement of judges that need no server with people: the embedded judge, the cosine of all-MiniLM-L6-v2 (the encoder
-judge), and as the baseline the idf-weighted share of the query's terms that a chunk holds. Pairs: the pool of the
-seven embedded retrievers and MiniLM for 60 queries of each collection; these list positives only, so what is not
-listed counts as not relevant. homedepot has grades by people (relevant: 2 and more). Every threshold is chosen on the
-other labelled collections, for homedepot on all four; "as shipped" uses the default threshold.
+judge), and as baselines the idf-weighted share of the query's terms that a chunk holds and BM25's score divided by the
+query's best. homedepot and trec-dl-2019 have grades by people (relevant: 2 and more). Of the other collections the
+pairs are the pool of the seven embedded retrievers and MiniLM for 60 queries each; they list positives only, so what is
+not listed counts as not relevant. Every threshold is chosen on the other collections. The embedded judge's formula is
+fitted to all of them; "left out" fits it to the others. "As shipped" uses the shipped formula and threshold. Top
+precision: share of relevant pairs among the most probable ones, as many as the shipped formula gives a probability of
+at least one half.
 
 Ranking of systems: Kendall's tau between thirteen systems (the seven retrievers, three fusions and three made worse)
 ranked by nDCG@10 with a judge's labels and with people's. The baseline is people against people: systems ranked on
@@ -26,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.collections_io import Collection, options, present, read_collection, read_jsonl, read_qrels
@@ -49,9 +53,11 @@ from darklode.pipeline.judge.port import PAIRS
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 
-GRADED = "homedepot"
+GRADED = ("homedepot", "trec-dl-2019")
 SAMPLED_QUERIES, SEED = 60, 13
-COVERAGE, EMBEDDED, COSINE = "idf coverage (baseline)", "embedded", "MiniLM cosine"
+COVERAGE, BM25, EMBEDDED, COSINE = "idf coverage (baseline)", "BM25 (baseline)", "embedded", "MiniLM cosine"
+LEFT_OUT, SHIPPED = "embedded, left out", "embedded, as shipped"
+MEASURES = ("kappa", "AUC", "precision", "recall", "top precision")
 COSINE_THRESHOLD = 0.556  # the encoder judge's probability is one half there
 QUANTILES = np.linspace(0.3, 0.999, 300)
 BLOCK = 1 << 13
@@ -70,26 +76,33 @@ class LabelledPairs:
         query: query row.
         positive: relevant to people.
         scores: by judge.
+        inputs: inputs of the embedded judge's formula, shape (n_pairs, 2).
     """
 
     query: Ints
     positive: Flags
     scores: Mapping[str, Floats]
+    inputs: Floats
 
 
 def score_pairs(
     queries: Sequence[str], chunks: Sequence[str], query: Ints, chunk: Ints, cache: EmbeddingCache | None
-) -> dict[str, Floats]:
-    """Scores of each judge for the pairs of these query and chunk rows; without a cache MiniLM is left out."""
+) -> tuple[dict[str, Floats], Floats]:
+    """Scores of each judge for the pairs of these query and chunk rows, and the inputs of the embedded judge's formula.
+
+    Without a cache MiniLM is left out.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         corpus = Corpus(lambda: iter([chunks]), len(chunks), Path(scratch))
         judge, pairs = EmbeddedJudge(corpus.terms), _pair_table(queries, chunks, query, chunk)
         blocks = [judge.features(pairs.slice(start, BLOCK)) for start in range(0, pairs.num_rows, BLOCK)]
     scores = {
         COVERAGE: np.concatenate([block.coverage for block in blocks]),
+        BM25: np.concatenate([block.bm25 for block in blocks]),
         EMBEDDED: np.concatenate([block.probability for block in blocks]),
     }
-    return scores | ({COSINE: Cosine(Deferred(MINILM), cache)(pairs)[:, 0]} if cache else {})
+    inputs = np.concatenate([np.stack([block.answered, block.information], axis=1) for block in blocks])
+    return scores | ({COSINE: Cosine(Deferred(MINILM), cache)(pairs)[:, 0]} if cache else {}), inputs
 
 
 def _pair_table(queries: Sequence[str], chunks: Sequence[str], query: Ints, chunk: Ints) -> pa.Table:
@@ -110,20 +123,28 @@ def pooled_pairs(collection: Collection, cache: EmbeddingCache | None) -> Labell
     rankings = rank(collection, POOL_DEPTH) | ({"MiniLM": rank_by_minilm(collection, cache)} if cache else {})
     pool = union(rankings, POOL_DEPTH)
     query, chunk = np.repeat(np.arange(len(pool)), [len(rows) for rows in pool]), np.concatenate(pool)
-    scores = score_pairs(queries, collection.chunks, query, chunk, cache)
-    return LabelledPairs(query, people_labels(collection)[query, chunk], scores)
+    scores, inputs = score_pairs(queries, collection.chunks, query, chunk, cache)
+    return LabelledPairs(query, people_labels(collection)[query, chunk], scores, inputs)
 
 
 def graded_pairs(folder: Path, cache: EmbeddingCache | None) -> LabelledPairs:
     """The labelled test pairs of a collection with grades; grade 2 and more is relevant."""
     documents = {row["_id"]: row["text"] for row in read_jsonl(folder / "corpus.jsonl")}
     texts = {row["_id"]: row["text"] for row in read_jsonl(folder / "queries.jsonl")}
-    qrels = sorted(read_qrels(folder / "qrels" / "test.tsv"))
+    qrels = [row for row in sorted(read_qrels(folder / "qrels" / "test.tsv")) if row[1] in documents]
     row_of, number = {name: row for row, name in enumerate(documents)}, dict[str, int]()
     query = np.array([number.setdefault(name, len(number)) for name, _, _ in qrels])
     chunk = np.array([row_of[document] for _, document, _ in qrels])
-    scores = score_pairs([texts[name] for name in number], list(documents.values()), query, chunk, cache)
-    return LabelledPairs(query, np.array([grade >= 2 for *_, grade in qrels]), scores)
+    scores, inputs = score_pairs([texts[name] for name in number], list(documents.values()), query, chunk, cache)
+    return LabelledPairs(query, np.array([grade >= 2 for *_, grade in qrels]), scores, inputs)
+
+
+def refit(collections: Sequence[LabelledPairs]) -> LogisticRegression:
+    """The embedded judge's formula, fitted to some collections of equal weight."""
+    inputs = np.concatenate([pairs.inputs for pairs in collections])
+    positive = np.concatenate([pairs.positive for pairs in collections])
+    weights = np.concatenate([np.full(len(pairs.query), 1 / len(pairs.query)) for pairs in collections])
+    return LogisticRegression(C=1e6).fit(inputs, positive, sample_weight=weights * len(weights) / weights.sum())
 
 
 def people_labels(collection: Collection) -> Flags:
@@ -154,22 +175,29 @@ def mean_auc(pairs: LabelledPairs, judge: str) -> float:
 
 def agreement(pairs: LabelledPairs, other_pairs: Sequence[LabelledPairs]) -> dict[tuple[str, str], float]:
     """Figures by measure and judge, with thresholds chosen on other collections."""
-    labels = {judge: scores >= fit_threshold(other_pairs, judge) for judge, scores in pairs.scores.items()}
-    labels["embedded, as shipped"] = pairs.scores[EMBEDDED] >= EmbeddedSettings().cut
+    formula = refit(other_pairs)
+    pairs, *others = [
+        replace(one, scores=dict(one.scores) | {LEFT_OUT: formula.predict_proba(one.inputs)[:, 1]})
+        for one in (pairs, *other_pairs)
+    ]
+    labels = {judge: scores >= fit_threshold(others, judge) for judge, scores in pairs.scores.items()}
+    labels[SHIPPED] = pairs.scores[EMBEDDED] >= EmbeddedSettings().cut
     figures: dict[tuple[str, str], float] = {}
     for judge, predicted in labels.items():
         hits = float((predicted & pairs.positive).sum())
         figures["kappa", judge] = kappa(predicted, pairs.positive)
         figures["precision", judge] = hits / max(float(predicted.sum()), 1.0)
         figures["recall", judge] = hits / float(pairs.positive.sum())
-    return figures | {("AUC", judge): mean_auc(pairs, judge) for judge in pairs.scores}
+    n_top = max(int((pairs.scores[EMBEDDED] >= 0.5).sum()), 1)
+    for judge, scores in pairs.scores.items():
+        figures["AUC", judge] = mean_auc(pairs, judge)
+        figures["top precision", judge] = float(pairs.positive[np.argsort(-scores, kind="stable")[:n_top]].mean())
+    return figures
 
 
 def agreement_table(figures: Mapping[str, Mapping[tuple[str, str], float]], sizes: Mapping[str, int]) -> ResultTable:
     """Rows by measure and judge, columns by collection."""
-    keys = sorted(
-        next(iter(figures.values())), key=lambda key: ("kappa AUC precision recall".split().index(key[0]), key)
-    )
+    keys = sorted(next(iter(figures.values())), key=lambda key: (MEASURES.index(key[0]), key))
     rows = [[*key, *(values[key] for values in figures.values())] for key in keys]
     columns = {"measure": "", "judge": ""} | dict.fromkeys(figures, ".3f")
     note = "Pairs: " + ", ".join(f"{name} {size:,}" for name, size in sizes.items()) + "."
@@ -224,7 +252,7 @@ def ranking_row(collection: Collection, cache: EmbeddingCache | None) -> list[ob
     rankings, people = rank(collection), people_labels(collection)
     systems, pool = thirteen_systems(rankings, len(collection.chunks)), union(rankings, POOL_DEPTH)
     query, chunk = np.repeat(np.arange(len(pool)), [len(rows) for rows in pool]), np.concatenate(pool)
-    scores = score_pairs(collection.queries, collection.chunks, query, chunk, cache)
+    scores, _ = score_pairs(collection.queries, collection.chunks, query, chunk, cache)
     by_people = np.stack([ndcg(rows, people) for rows in systems.values()])
     row: list[object] = [collection.name, len(collection.queries), tau_of_halves(by_people, by_people)]
     for judge, threshold in ((EMBEDDED, EmbeddedSettings().cut), (COSINE, COSINE_THRESHOLD)):
@@ -252,11 +280,12 @@ def main() -> None:
     cache = None if arguments.quick else EmbeddingCache(arguments.cache, "float32")
     collections = {name: read_collection(name, arguments.collections) for name in names}
     pairs = {name: pooled_pairs(collection, cache) for name, collection in collections.items()}
-    labelled = list(pairs.values())
-    figures = {name: agreement(own, [other for other in labelled if other is not own]) for name, own in pairs.items()}
-    if (folder := arguments.collections / GRADED).is_dir():
-        pairs[GRADED] = graded_pairs(folder, cache)
-        figures[GRADED] = agreement(pairs[GRADED], labelled)
+    for name in GRADED:
+        if (folder := arguments.collections / name).is_dir():
+            pairs[name] = graded_pairs(folder, cache)
+    figures = {
+        name: agreement(own, [other for other in pairs.values() if other is not own]) for name, own in pairs.items()
+    }
     rows = [ranking_row(collection, cache) for collection in collections.values()]
     sizes = {name: len(own.query) for name, own in pairs.items()}
     publish("judge_quality", [agreement_table(figures, sizes), ranking_table(rows)], quick=arguments.quick)

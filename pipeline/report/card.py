@@ -11,6 +11,7 @@ from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats
+from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
 from darklode.pipeline.validate.gate import release, release_outcome
 from darklode.pipeline.validate.stage import is_stale
 from darklode.schemas.settings import Settings
@@ -176,6 +177,7 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Candidates per query", statistics.pool_sizes(tables), ""
     yield "Candidates by number of retrievers that found them", statistics.pool_found_by(tables), ""
     yield "Labels", statistics.labels(tables), LABELS_NOTE
+    yield "Label sets", label_sets(tables), LABEL_SETS_NOTE
     yield "Label sources", statistics.label_sources(tables), "A human label replaces the judge's."
     n_negatives = settings.triplets.num_negatives
     negatives_text = f"Up to {n_negatives} negatives per positive. {TEXT_FORM[settings.triplets.text_form]}"
