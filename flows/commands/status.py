@@ -11,9 +11,11 @@ from darklode.flows.jobs.registry import steps_of
 from darklode.flows.output import Answer, answering
 from darklode.flows.prefect.progress import summary
 from darklode.pipeline.base.artifacts import Run, Step
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import missing_probabilities
+from darklode.pipeline.report.label_sets import label_sets
 
 app = application()
 
@@ -35,7 +37,18 @@ def status(
         answer.fact("run", opened_run.store.url)
         answer.rows("stages", stage_rows(opened_run), STAGE_COLUMNS, opened_run.store.url)
         _show_days(opened_run, answer)
+        _show_label_sets(opened_run, answer)
         _show_missing_probabilities(opened_run, answer)
+
+
+def _show_label_sets(run: Run, answer: Answer) -> None:
+    """Show yield and precision of test labels and training triplets, once a benchmark has them."""
+    if not {"queries", "qrels", "verdicts", "triplets"} <= run.parts().keys():
+        return
+    try:
+        answer.table("label_sets", label_sets(all_tables(run)), "Label sets", nothing="")
+    except ArtifactError:  # the stage's row reports the problem
+        return
 
 
 def _show_missing_probabilities(run: Run, answer: Answer) -> None:

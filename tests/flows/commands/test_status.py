@@ -45,6 +45,22 @@ def test_status_names_a_part_that_is_gone(call: Call, copied: Path) -> None:
     assert re.search(rf"^pool +tables/pool/{part.name} is missing or damaged", call("status", copied).out, re.M)
 
 
+def test_status_states_yield_and_precision_of_the_labels(call: Call, sample_run: SampleRun) -> None:
+    shown = call("status", sample_run.folder, "--json")
+    label_sets = {row["labels"]: row for row in json.loads(shown.out)["label_sets"]}
+    assert label_sets.keys() == {"test labels", "training triplets"}
+    for row in label_sets.values():
+        assert 0 < row["with_positive"] <= row["queries"]
+        assert 0 < row["precision"] < 1
+
+
+def test_status_of_labels_that_are_gone_shows_the_rest(call: Call, copied: Path) -> None:
+    for part in (copied / "tables" / "qrels").rglob("*.parquet"):
+        part.unlink()
+    shown = call("status", copied, "--json")
+    assert (shown.code, "label_sets" in json.loads(shown.out)) == (0, False)
+
+
 def test_the_settings_in_force_are_a_settings_file(call: Call, sample_run: SampleRun, tmp_path: Path) -> None:
     shown = call("status", sample_run.folder, "--settings")
     file = tmp_path / "in force.yaml"
