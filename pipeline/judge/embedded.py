@@ -107,15 +107,15 @@ class EmbeddedJudge(Judge):
         answered, information = self._shared_information(block)
         return Features(coverage, window, bm25, meaning, answered, information, distance)
 
-    def _count_terms(self, pairs: pa.Table) -> _PairBlock:
+    def _count_terms(self, pairs: pa.Table) -> _TermCounts:
         """Count the terms of each distinct query and text once."""
         unique_queries, query = distinct(pairs["query"])
         texts, chunk = distinct(view(pairs))
         queries, sequences = unique_queries.to_pylist(), self._space.sequences(texts.to_pylist())
         counts = sequences.counts(len(self._space.vocabulary))
-        return _PairBlock(queries, self._space.count(queries), sequences, counts, query, chunk)
+        return _TermCounts(queries, self._space.count(queries), sequences, counts, query, chunk)
 
-    def _coverage(self, block: _PairBlock) -> tuple[_Floats, _Floats]:
+    def _coverage(self, block: _TermCounts) -> tuple[_Floats, _Floats]:
         """Compute coverage and window: shares of the query's terms, repeated terms repeatedly."""
         query_counts = block.query_counts
         weights = with_data(query_counts, self._overlap.idf[query_counts.indices] * query_counts.data)
@@ -124,7 +124,7 @@ class EmbeddedJudge(Judge):
         window = best_window(block.sequences, weights, block.chunk, block.query)
         return _share(coverage, total), _share(window, total)
 
-    def _shared_information(self, block: _PairBlock) -> tuple[_Floats, _Floats]:
+    def _shared_information(self, block: _TermCounts) -> tuple[_Floats, _Floats]:
         """Compute answered and information: the inputs of the formula, each term once."""
         weights = with_data(block.query_counts, self._overlap.idf[block.query_counts.indices])
         total = np.asarray(weights.sum(axis=1)).ravel() + self._unknown_words(block.queries)
@@ -137,7 +137,7 @@ class EmbeddedJudge(Judge):
         n_unknown = [len({term for term in self._space.tokenize(text) if term not in vocabulary}) for text in queries]
         return np.asarray(np.array(n_unknown) * self._overlap.rarest, dtype=np.float64)
 
-    def _retrieval_features(self, block: _PairBlock) -> tuple[_Floats, _Floats, _Floats]:
+    def _retrieval_features(self, block: _TermCounts) -> tuple[_Floats, _Floats, _Floats]:
         """Compute BM25, meaning and distance: features that depend on the query's results in the corpus."""
         query, chunk = block.query, block.chunk
         hits = self._bm25.search(block.queries, FEEDBACK_RESULTS)
@@ -153,7 +153,7 @@ class EmbeddedJudge(Judge):
 
 
 @dataclass(frozen=True)
-class _PairBlock:
+class _TermCounts:
     """Distinct queries and texts of a block of pairs with their term counts.
 
     Attributes:

@@ -40,7 +40,7 @@ def test_only_settings_that_differ_are_named() -> None:
     changed = Settings.model_validate({"seed": 4, "clean": {"language": None}, "pool": {"retrievers": ["a|b"]}})
     assert changed_settings(changed).splitlines() == [
         "- `seed`: `4` (default `13`)",
-        "- `clean.language`: `None` (default `en`)",
+        "- `clean.language`: `None` (default `documents`)",
         "- `pool.retrievers`: `['a\\|b']` (default `[]`)",
     ]
 

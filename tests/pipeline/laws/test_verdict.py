@@ -12,6 +12,7 @@ from darklode.pipeline.laws.fit_stage import CHANCE_LOSSES
 from darklode.pipeline.laws.functional_forms import ADDITIVE, DataScale, LawPoints
 from darklode.pipeline.laws.points import ENTROPY_MEASURE
 from darklode.pipeline.laws.verdict import LAW, NO_LAW, NOT_IDENTIFIABLE, LawResult, find_law, largest, prediction_error
+from helpers.repeats import mostly_slow
 
 # A bag of embeddings trained from scratch, at six sizes of data and at seven of the model; a head on a frozen encoder.
 BY_SIZE = [250, 500, 1000, 2000, 4000, 8000], [5.29, 5.24, 5.05, 4.69, 4.40, 3.94]
@@ -76,7 +77,7 @@ def test_a_law_that_breaks_at_the_largest_is_taken_back() -> None:
     assert "a law was claimed" in found.reason
 
 
-@pytest.mark.parametrize("spread", [0.02, 0.1])
+@pytest.mark.parametrize("spread", mostly_slow([0.02, 0.1], fast=1))
 def test_noise_alone_is_no_law(spread: float) -> None:
     assert judged(SIZES, noisy(np.full(len(SIZES), 1.5), spread)).verdict != LAW
 

@@ -188,7 +188,7 @@ def logs_beside_each_other(numbers: range) -> dict[date, list[Search]]:
     return dict(log)
 
 
-@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize("case", mostly_slow(range(len(CASES)), fast=2))
 def test_pairs_are_those_of_the_definition(run: Run, case: int) -> None:
     hop, most, merge = CASES[case]
     numbers = range(100, 105)

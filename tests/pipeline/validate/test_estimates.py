@@ -11,15 +11,17 @@ from scipy.stats import beta
 
 from darklode.pipeline.validate.estimates import LabelledStrata, design_effect, estimate, merge_empty
 from helpers.made_reviews import SAMPLED, Scenario, make, review
+from helpers.repeats import mostly_slow
 
 TRIALS = 1000
+BAD_JUDGE = "a bad judge, misses are common, relevance clusters"
 SCENARIOS = {
     "a good judge, misses are rare": Scenario(0.15, 0.97, 0.3, queries=60, pairs=400),
-    "a bad judge, misses are common, relevance clusters": Scenario(0.8, 0.75, 1.5, queries=20, pairs=200),
+    BAD_JUDGE: Scenario(0.8, 0.75, 1.5, queries=20, pairs=200),
 }
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", mostly_slow(SCENARIOS, fast=[BAD_JUDGE]))
 def test_95_percent_intervals_hold_the_truth_as_often_as_they_say(name: str) -> None:
     run = make(SCENARIOS[name], seed=1)
     held: dict[str, list[bool]] = {"recall": [], "precision": []}
