@@ -15,7 +15,7 @@ from helpers.commands import Call, one_line
 def test_an_adapter_that_fits_and_one_that_was_touched(shipped: Path, tmp_path: Path, call: Call) -> None:
     shown = call("adapt", "check", shipped / "adapter", "--index", shipped / "run")
     assert (shown.code, shown.err) == (0, "")
-    assert "cosine with the index's vectors 1.00000 or more" in shown.out
+    assert "cosine with the index's vectors at least 1.00000" in shown.out
     assert f"{shipped / 'adapter'} fits {shipped / 'run'}." in shown.out
     touched = shutil.copytree(shipped / "adapter", tmp_path / "adapter")
     (touched / "query_encoder" / "modules.json").write_text("[]")

@@ -58,7 +58,7 @@ def test_every_system_is_held_against_the_base_and_a_second_call_changes_nothing
 def test_holes_of_all_systems_go_to_the_runs_own_judge_and_nothing_is_trained_again(tmp_path: Path) -> None:
     source, methods = build_to_adapt(tmp_path / "run"), ("closed_form", "whitened")
     with FakeChat(script=lambda request: "wrong label" if request.pair in silent(request) else None) as server:
-        judge = {"kind": "llm", "model": "fake", "base_url": [server.url], "attempts": 1}
+        judge = {"kind": "llm", "model": "fake", "base_url": [server.url], "max_attempts": 1}
         settings = settings_for(tmp_path).model_dump(mode="json") | {"judge": judge}
         write_run(source, BenchmarkInputs(docs="docs", queries="queries"), Settings.model_validate(settings))
 

@@ -120,12 +120,13 @@ import sys
 import pyarrow as pa
 from darklode.pipeline.generate.llm_settings import LlmWriterSettings
 from darklode.pipeline.generate.llm import LlmWriter
-from darklode.pipeline.generate.port import ASKED
+from darklode.pipeline.generate.port import INPUT_SCHEMA
 from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
 text = [f"t{{n}} text" for n in range({TEXTS})]
 rows = [dict(tenant="t", chunk_id=one, title=None, heading=None, text=one, draw=n) for n, one in enumerate(text)]
 judge = LlmJudgeKind(model="fake", base_url=(sys.argv[1],), max_concurrency={SLOTS})
-LlmWriter(LlmWriterSettings(), judge, sys.argv[2]).write(pa.Table.from_pylist(rows, ASKED), {EXAMPLES}, lambda _: None)
+chunks = pa.Table.from_pylist(rows, INPUT_SCHEMA)
+LlmWriter(LlmWriterSettings(), judge, sys.argv[2]).write(chunks, {EXAMPLES}, lambda _: None)
 """
 
 

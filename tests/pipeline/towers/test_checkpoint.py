@@ -27,7 +27,7 @@ from darklode.flows.jobs.train_towers import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.towers import checkpoint
 from darklode.pipeline.towers.teacher_student import TeacherPair
-from darklode.pipeline.towers.stage import DISTIL
+from darklode.pipeline.towers.stage import DISTIL_STAGE
 from darklode.schemas.towers import DistillSettings
 from helpers.adapted import base_for, settings_for
 
@@ -41,7 +41,7 @@ def told(done, total, note):
         os.kill(os.getpid(), signal.SIGKILL)
 
 for step in steps(base, TeacherPair(base.encoder, settings.cache, None, 1), [file], settings):
-    Run(out).execute(step.plan(Run(out)), step.execute, told if step.stage is DISTIL else lambda *_: None)
+    Run(out).execute(step.plan(Run(out)), step.execute, told if step.stage is DISTIL_STAGE else lambda *_: None)
 """
 
 
