@@ -177,8 +177,8 @@ def agreement(pairs: LabelledPairs, other_pairs: Sequence[LabelledPairs]) -> dic
     """Figures by measure and judge, with thresholds chosen on other collections."""
     formula = refit(other_pairs)
     pairs, *others = [
-        replace(one, scores=dict(one.scores) | {LEFT_OUT: formula.predict_proba(one.inputs)[:, 1]})
-        for one in (pairs, *other_pairs)
+        replace(part, scores=dict(part.scores) | {LEFT_OUT: formula.predict_proba(part.inputs)[:, 1]})
+        for part in (pairs, *other_pairs)
     ]
     labels = {judge: scores >= fit_threshold(others, judge) for judge, scores in pairs.scores.items()}
     labels[SHIPPED] = pairs.scores[EMBEDDED] >= EmbeddedSettings().cut

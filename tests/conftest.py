@@ -36,12 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     readers = {item.path for item in items if SHARED_RUNS & set(getattr(item, "fixturenames", ()))}
 
-    def turn(item: pytest.Item) -> int:
+    def position(item: pytest.Item) -> int:
         if item.nodeid.startswith(FIRST):
             return 0
         return 3 if item.nodeid.startswith("tests/pipeline/") else 2 if item.path in readers else 1
 
-    items.sort(key=turn)
+    items.sort(key=position)
 
 
 @pytest.fixture

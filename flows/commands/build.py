@@ -98,7 +98,7 @@ def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     show(run_sql(run, FUNNEL_SQL), "Funnel")
     _show_cleaning(run, settings)
-    show(label_sets(all_tables(run)), "Label sets")
+    show(label_sets(run, all_tables(run)), "Label sets")
     console.print(f"[dim]{printable(LABEL_SETS_NOTE)}[/dim]\n", soft_wrap=True)
     show_audit(run, settings)
     show_records(run_sql(run, EXAMPLE_TRIPLETS_SQL), "Three example triplets")
@@ -133,9 +133,7 @@ def show_next_steps(run: Run, commands: Mapping[str, str]) -> None:
         console.print(f"  {printable(command_line)}   [dim]{purpose}[/dim]", soft_wrap=True)
 
 
-TRIPLETS_PRESET_NOTE = (
-    "If you only need triplets, --preset triplets keeps all distinct queries, without cluster sampling."
-)
+TRIPLETS_PRESET_NOTE = "For triplets alone, --preset triplets keeps all distinct queries, without cluster sampling."
 
 
 def _show_cleaning(run: Run, settings: Settings) -> None:

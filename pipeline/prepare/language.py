@@ -17,7 +17,6 @@ from darklode.pipeline.base.artifacts.tables import BATCH_ROWS
 from darklode.pipeline.prepare.filters import FilterResult, flat, rows_by
 from darklode.pipeline.prepare.wording import KNOWN_WORDS_SQL, WORD_PATTERN
 from darklode.schemas.settings import CleanSettings
-from darklode.schemas.tables import DOCUMENTS
 
 LANGUAGE_REASON = "language"
 """Reason of a reject, followed by the language code."""
@@ -71,15 +70,12 @@ def drop_other_languages(queries: pa.Table, settings: CleanSettings, tables: Tab
     """
     languages, scores = identify_languages(flat(queries["text"]))
     if settings.languages or settings.detects_languages:
-        document_languages = _document_languages(tables, settings.language_threshold)
-        kept = _kept_languages(document_languages, queries, settings)
-        is_kept = _is_kept(queries["tenant"], languages, kept)
-        is_foreign_document = pc.and_not(
-            document_languages["is_certain"],
-            pa.array(_is_kept(document_languages["tenant"], document_languages["language"], kept)),
-        )
-        strangers = document_languages.filter(is_foreign_document).select(["tenant", "doc_id"])
-        probability = _probability(queries, is_kept, scores, tables, strangers)
+        documents = _identified_documents(tables, settings.language_threshold)
+        languages_by_tenant = _kept_languages(documents, queries, settings)
+        is_kept = _is_kept(queries["tenant"], languages, languages_by_tenant)
+        is_foreign_document = ~_is_kept(documents["tenant"], documents["language"], languages_by_tenant)
+        foreign_documents = documents.filter(pa.array(is_foreign_document)).drop_columns("language")
+        probability = _probability(queries, is_kept, scores, tables, foreign_documents)
         is_foreign = ~is_kept & (probability >= settings.language_threshold)
     else:
         is_kept = scores >= settings.language_threshold
@@ -131,7 +127,11 @@ def _beginnings(texts: pa.StringArray) -> list[str]:
 
 
 def _probability(
-    queries: pa.Table, is_kept: NDArray[np.bool_], scores: NDArray[np.float32], tables: Tables, strangers: pa.Table
+    queries: pa.Table,
+    is_kept: NDArray[np.bool_],
+    scores: NDArray[np.float32],
+    tables: Tables,
+    foreign_documents: pa.Table,
 ) -> NDArray[np.float64]:
     """Probability that each query is in its identified, foreign language, given how many words documents contain.
 
@@ -144,9 +144,9 @@ def _probability(
         is_kept: whether the identified language is kept, shape (n_queries,).
         scores: probability of the identification, same shape.
         tables: holds `documents`.
-        strangers: ids of the documents in other languages; their words are ignored.
+        foreign_documents: tenant and doc_id of the documents in other languages; their words are ignored.
     """
-    words, known_words = _count_known_words(queries, tables, strangers).T
+    words, known_words = _count_known_words(queries, tables, foreign_documents).T
     share = np.full(len(words), KNOWN_SHARE_IF_FOREIGN)
     for rows in rows_by(queries["tenant"]):
         certain = rows[is_kept[rows] & (scores[rows] >= CERTAIN_SCORE)]
@@ -159,62 +159,60 @@ def _probability(
     return probability
 
 
-def _count_known_words(queries: pa.Table, tables: Tables, strangers: pa.Table) -> NDArray[np.int64]:
+def _count_known_words(queries: pa.Table, tables: Tables, foreign_documents: pa.Table) -> NDArray[np.int64]:
     """Number of words of each query, and how many of them documents contain: shape (n, 2)."""
     numbered_queries = queries.select(["tenant", "text"]).append_column("row", pa.array(np.arange(queries.num_rows)))
     with tables.connect() as connection:
         connection.register("queries", numbered_queries)
-        connection.register("foreign_documents", strangers)
+        connection.register("foreign_documents", foreign_documents)
         rows = connection.sql(_KNOWN_WORD_COUNTS_SQL).to_arrow_table()
     counts = np.zeros((queries.num_rows, 2), np.int64)
     counts[rows["row"].to_numpy()] = np.column_stack([rows["words"].to_numpy(), rows["known"].to_numpy()])
     return counts
 
 
-def _document_languages(tables: Tables, threshold: float) -> pa.Table:
-    """Identified language of each document: tenant, doc_id, language, and whether its probability is at least
-    `threshold` (is_certain).
-    """
-    ids = DOCUMENTS.empty().select(["tenant", "doc_id"])
-    documents = [
-        ids.append_column("language", pa.array([], pa.string())).append_column("is_certain", pa.array([], pa.bool_()))
-    ]
+def _identified_documents(tables: Tables, threshold: float) -> pa.Table:
+    """Documents whose language has at least this probability: tenant, doc_id, language."""
+    schema = pa.schema([("tenant", pa.string()), ("doc_id", pa.string()), ("language", pa.string())])
+    documents = [schema.empty_table()]
     for batch in tables.batches("documents", ["tenant", "doc_id", "text"], BATCH_ROWS):
         languages, scores = identify_languages(flat(batch["text"]))
-        identified = batch.select(["tenant", "doc_id"]).append_column("language", languages)
-        documents.append(identified.append_column("is_certain", pa.array(scores >= threshold)))
+        identified = pa.table([batch["tenant"], batch["doc_id"], languages], schema=schema)
+        documents.append(identified.filter(pa.array(scores >= threshold)))
     return pa.concat_tables(documents)
 
 
-def _kept_languages(document_languages: pa.Table, queries: pa.Table, settings: CleanSettings) -> dict[str, set[str]]:
+def _kept_languages(documents: pa.Table, queries: pa.Table, settings: CleanSettings) -> dict[str, set[str]]:
     """Languages to keep by tenant: those of the settings, or those of at least `MIN_DOCUMENT_SHARE` of the documents.
 
-    A tenant none of whose documents could be identified with certainty has no entry: all languages are kept.
+    A tenant without any identified document has no entry: all languages are kept.
+
+    Args:
+        documents: result of `_identified_documents`.
+        queries: queries with tenant.
+        settings: languages to keep.
     """
-    tenants = pc.unique(queries["tenant"]).to_pylist()
     if settings.languages:
-        return {tenant: set(settings.languages) for tenant in tenants}
-    certain = document_languages.filter(document_languages["is_certain"])
-    counts = certain.group_by(["tenant", "language"]).aggregate([("doc_id", "count")]).to_pylist()
+        return {tenant: set(settings.languages) for tenant in pc.unique(queries["tenant"]).to_pylist()}
+    counts = documents.group_by(["tenant", "language"]).aggregate([([], "count_all")]).to_pylist()
     totals = Counter[str]()
     for row in counts:
-        totals[row["tenant"]] += row["doc_id_count"]
-    kept: dict[str, set[str]] = {}
+        totals[row["tenant"]] += row["count_all"]
+    languages_by_tenant: dict[str, set[str]] = {}
     for row in counts:
-        if row["doc_id_count"] >= MIN_DOCUMENT_SHARE * totals[row["tenant"]]:
-            kept.setdefault(row["tenant"], set()).add(row["language"])
-    return kept
+        if row["count_all"] >= MIN_DOCUMENT_SHARE * totals[row["tenant"]]:
+            languages_by_tenant.setdefault(row["tenant"], set()).add(row["language"])
+    return languages_by_tenant
 
 
 def _is_kept(
-    tenants: pa.ChunkedArray, languages: pa.Array | pa.ChunkedArray, kept: Mapping[str, set[str]]
+    tenants: pa.ChunkedArray, languages: pa.Array | pa.ChunkedArray, languages_by_tenant: Mapping[str, set[str]]
 ) -> NDArray[np.bool_]:
     """Whether each row's language is kept for its tenant, shape (n_rows,); true for tenants without an entry."""
-    pairs = pc.binary_join_element_wise(tenants, languages, "\x00")
-    kept_pairs = [f"{tenant}\x00{language}" for tenant, names in kept.items() for language in sorted(names)]
-    is_listed = pc.is_in(pairs, pa.array(kept_pairs, pa.string()))
-    is_open = pc.invert(pc.is_in(tenants, pa.array(list(kept), pa.string())))
-    return np.asarray(pc.or_(is_listed, is_open))
+    kept_pairs = [f"{tenant}\x00{language}" for tenant, names in languages_by_tenant.items() for language in names]
+    is_listed = pc.is_in(pc.binary_join_element_wise(tenants, languages, "\x00"), pa.array(kept_pairs, pa.string()))
+    has_entry = pc.is_in(tenants, pa.array(list(languages_by_tenant), pa.string()))
+    return np.asarray(pc.or_(is_listed, pc.invert(has_entry)))
 
 
 def _query_languages(queries: pa.Table, languages: pa.StringArray, is_certain: NDArray[np.bool_]) -> pa.Array:

@@ -1,8 +1,12 @@
 """Yield and estimated precision of a benchmark's label sets: the test labels and the training triplets."""
 
-from darklode.pipeline.report.statistic import Statistic
+import pyarrow as pa
 
-label_sets = Statistic("""
+from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.report.statistic import Statistic
+from darklode.pipeline.validate.stage import is_stale
+
+_LABEL_SETS = Statistic("""
     WITH positives AS (
         SELECT 'test labels' AS labels, tenant, query_id, chunk_id
         FROM qrels JOIN queries USING (tenant, query_id) WHERE split = 'test' AND relevance > 0
@@ -18,7 +22,8 @@ label_sets = Statistic("""
         FROM positives LEFT JOIN qrels USING (tenant, query_id, chunk_id)
         LEFT JOIN verdicts USING (tenant, query_id, chunk_id) GROUP BY labels
     ), measured AS (
-        SELECT precision, precision_low, precision_high FROM validation WHERE tenant IS NULL AND retriever IS NULL
+        SELECT precision, precision_low, precision_high FROM validation
+        WHERE $1 AND tenant IS NULL AND retriever IS NULL
     )
     SELECT labels, queries, coalesce(with_positive, 0) AS with_positive, with_positive / queries AS share,
            coalesce(positives, 0) AS positives,
@@ -28,15 +33,25 @@ label_sets = Statistic("""
     FROM sizes LEFT JOIN quality q USING (labels) LEFT JOIN measured m ON true
     WHERE queries > 0 ORDER BY labels
 """)
-"""One row per label set: its queries, how many have a positive, and the precision of the positives.
-
-The precision is that of the judge's positives in the review sample, with its 95 % interval, once people have reviewed
-it; before, the mean of the judge's probabilities (a human label counts as 1), which is as good as their calibration;
-null if a positive has no probability.
-"""
+"""`$1`: whether the table `validation` describes the present verdicts."""
 
 LABEL_SETS_NOTE = (
-    "Precision: share of relevant pairs among the positives, measured by `darklode review` and `validate`, or else the "
-    "mean of the judge's probabilities. To make test labels more precise raise `judge.threshold` or choose a better "
-    "judge; for more triplets lower `triplets.min_probability`."
+    "Precision: share of relevant pairs among all positives of the judge, measured by `darklode review` and "
+    "`validate`; without a review, the mean of the judge's probabilities for the label set's own positives. To make "
+    "test labels more precise raise `judge.threshold` or choose a better judge; for more triplets lower "
+    "`triplets.min_probability`."
 )
+
+
+def label_sets(run: Run, tables: Tables) -> pa.Table:
+    """Compute one row per label set: its queries, how many have a positive, and the precision of the positives.
+
+    The precision is that of all positives of the judge, with its 95 % interval, if people have reviewed a sample of the
+    present verdicts. Otherwise it is the mean of the judge's probabilities over the set's own positives (a human label
+    counts as 1), which is as good as their calibration; null if a positive has no probability.
+
+    Args:
+        run: a benchmark, possibly incomplete.
+        tables: `duckdb_views.all_tables(run)`.
+    """
+    return _LABEL_SETS(tables, not is_stale(run))

@@ -41,9 +41,11 @@ LABELLED_CHUNKS_SQL = f"""
     WHERE split <> 'test'
 """
 
+_BEST_FIRST_SQL = "source, relevance DESC, probability DESC NULLS LAST, fused_score DESC, chunk_id"
+
 # One row per relevant text: duplicates share one label, human before judge, relevant before not relevant. A query all
 # of whose positives are unlikely keeps its best one (`keep_best`): one weak positive per query teaches more than none.
-RELEVANT_TEXTS_SQL = """
+RELEVANT_TEXTS_SQL = f"""
     CREATE TEMP TABLE relevant_texts AS
     WITH distinct_texts AS (
         SELECT * FROM labelled_chunks QUALIFY row_number() OVER (
@@ -55,7 +57,7 @@ RELEVANT_TEXTS_SQL = """
         SELECT *, bool_or(NOT unlikely AND NOT held_out) OVER (PARTITION BY tenant, query_id) AS has_likely,
                row_number() OVER (
                    PARTITION BY tenant, query_id, held_out OR probability IS NULL
-                   ORDER BY source, relevance DESC, probability DESC NULLS LAST, fused_score DESC, chunk_id
+                   ORDER BY {_BEST_FIRST_SQL}
                ) AS text_rank
         FROM distinct_texts WHERE relevance > 0
     ), usable_texts AS (
@@ -66,7 +68,7 @@ RELEVANT_TEXTS_SQL = """
     )
     SELECT *, row_number() OVER (
         PARTITION BY tenant, query_id, unlikely OR held_out
-        ORDER BY source, relevance DESC, probability DESC NULLS LAST, fused_score DESC, chunk_id
+        ORDER BY {_BEST_FIRST_SQL}
     ) AS positive_rank FROM usable_texts
 """
 

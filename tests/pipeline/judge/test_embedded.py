@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.judge.embedded import (
     FORMULA,
+    THRESHOLD,
     WINDOW_TERMS,
     EmbeddedJudge,
     SemanticSpace,
     best_window,
     row_products,
 )
+from darklode.pipeline.judge.kinds.embedded import EmbeddedSettings
 from darklode.pipeline.judge.port import PAIRS, REPLIES
 from darklode.pipeline.retrieve.retrievers.bm25 import Bm25
 from darklode.pipeline.retrieve.retrievers.port import Hits
@@ -136,6 +138,10 @@ def test_the_threshold_alone_decides_what_a_probability_means() -> None:
     expected = [said >= 0.99 for said in REPLIED["probability"].to_pylist()]
     assert strict["relevant"].to_pylist() == expected
     assert REPLIED["relevant"].to_pylist() != expected
+
+
+def test_the_setting_has_the_threshold_of_the_formula() -> None:
+    assert EmbeddedSettings().threshold == THRESHOLD
 
 
 def test_title_and_heading_are_read() -> None:
