@@ -90,7 +90,7 @@ def test_without_a_price_money_is_not_told(folder: str) -> None:
     said = " ".join(found.stdout.split())
     assert "contrastive_entropy, labels, 1,024 labelled queries: the next 0.1 takes" in said
     assert "give --per-label" in said
-    assert "buys" not in said
+    assert "300 buys" not in said
 
 
 @pytest.mark.slow
