@@ -41,7 +41,12 @@ ADAPTATION_LABELS = Table(
             TENANT,
             QUERY_ID,
             TEXT,
-            column("relevance", pa.int32(), "0 = not relevant, by a judge, people or the log; >= 1 = relevant"),
+            column(
+                "relevance",
+                pa.int32(),
+                "0 = not relevant, by a judge, people or the log; >= 1 = relevant; null: uncertain",
+                null=True,
+            ),
             column("learned", pa.bool_(), "true if it is a training positive"),
             column("probability", pa.float32(), "judge probability, 0 to 1", null=True),
         ]

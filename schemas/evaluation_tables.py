@@ -51,7 +51,7 @@ TEST_LABELS = Table(
             TENANT,
             QUERY_ID,
             TEXT_ID,
-            column("relevance", pa.int32(), "0 = judged not relevant, >= 1 = relevant"),
+            column("relevance", pa.int32(), "0 = judged not relevant, >= 1 = relevant; null: uncertain", null=True),
         ]
     ),
 )

@@ -18,8 +18,8 @@ class MemberSettings(KindSection):
     kind: KindName = "embedded"
     threshold: Share | Literal["fitted"] = Field(
         0.5,
-        description="Minimum probability of a relevant label (embedded judge: 0.33). fitted: the threshold that agrees "
-        "best with judge.human_labels.",
+        description="Minimum probability of a relevant label (embedded judge: 0.33, encoder judge: 0.36). fitted: the "
+        "threshold that agrees best with judge.human_labels.",
     )
 
     @property
@@ -115,6 +115,21 @@ class JudgeSettings(MemberSettings):
 class LabelSettings(Section):
     """Labels of the dataset."""
 
+    test_precision: Share = Field(
+        0.8,
+        description="Wanted precision of the positives in qrels, by which systems are compared: expected share of "
+        "relevant pairs, the mean of the judge's probabilities. Less probable positives are uncertain: no measure "
+        "counts them.",
+    )
+    training_precision: Share = Field(
+        0.7, description="Wanted precision of the positives in training_labels, from which triplets are made."
+    )
+    min_letters: int = Field(
+        15,
+        ge=0,
+        description="Minimum number of letters and digits in a positive's text, without headings and links; shorter "
+        "ones are uncertain. 0: no minimum.",
+    )
     human_overrides: bool = Field(
         False, description="Replace the judge's label by the human label of a pair (judge.human_labels), if any."
     )

@@ -48,6 +48,14 @@ CALIBRATION = Table(
             ),
             FITTED_KAPPA,
             CROSS_VALIDATED_KAPPA,
+            column(
+                "slope",
+                pa.float64(),
+                "of the logistic regression of human labels on the log-odds of the judge's probabilities (Platt "
+                f"scaling), which corrects these; {_FITTED}, or if the slope is not above 0",
+                null=True,
+            ),
+            column("intercept", pa.float64(), "of the same regression", null=True),
         ]
     ),
 )

@@ -39,7 +39,6 @@ from darklode.schemas.shared import (
     AllowSameDocumentNegatives,
     InputFormat,
     MaskPersonalData,
-    MinProbability,
     NumNegatives,
     RelativeMargin,
 )
@@ -200,16 +199,10 @@ TextForm = Literal["title_heading_text", "text"]
 class TripletSettings(Section):
     """Training triplets: positives and mined hard negatives."""
 
-    min_probability: MinProbability = 0.5
     keep_best: bool = Field(
         True,
-        description="Keep a query's most probable positive even if all of its positives are below min_probability.",
-    )
-    min_letters: int = Field(
-        15,
-        ge=0,
-        description="Minimum number of letters and digits in a positive's text, without headings and links. 0: no "
-        "minimum.",
+        description="Keep a query's most probable positive even if all of its positives are uncertain by "
+        "labels.training_precision.",
     )
     max_positives: int = Field(
         5, ge=0, description="Maximum number of positives per query, most probable first. 0: all."

@@ -61,13 +61,6 @@ class LocalModelSection(Section):
 
 
 # Training positives and mined negatives
-MinProbability = Annotated[
-    Share,
-    Field(
-        description="Minimum judge probability for a training positive. Positives without a probability are kept, "
-        "unless their log-probabilities tie or contradict the label."
-    ),
-]
 NumNegatives = Annotated[int, Field(gt=0, description="Hard negatives per positive (DevRev-Search, A.4: 16).")]
 RelativeMargin = Annotated[
     Share,

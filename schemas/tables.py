@@ -8,6 +8,7 @@ import pyarrow as pa
 from darklode.schemas.day_tables import DAY_TABLES
 from darklode.schemas.evaluation_tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS, EVALUATION_TABLES
 from darklode.schemas.generation_tables import GENERATION_TABLES
+from darklode.schemas.label_tables import LABEL_TABLES
 from darklode.schemas.law_tables import TRAINING_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
@@ -162,113 +163,6 @@ POOL = Table(
     ),
 )
 
-VERDICTS = Table(
-    "verdicts",
-    ("tenant", "query_id", "chunk_id", "judge_id"),
-    "verdict of the judge on each pair",
-    pa.schema(
-        [
-            TENANT,
-            QUERY_ID,
-            CHUNK_ID,
-            column(
-                "judge_id", pa.string(), "id of everything that can change a verdict: model, revision, prompt, settings"
-            ),
-            column("relevant", pa.bool_(), "label; null if the reply could not be parsed", null=True),
-            column("probability", pa.float32(), "probability of relevance, 0 to 1", null=True),
-            column(
-                "no_probability",
-                pa.string(),
-                "why the label has no probability, if the judge gives a reason",
-                null=True,
-            ),
-            column(
-                "contradicted",
-                pa.bool_(),
-                "true if the log-probabilities favour another label than the written one; the written label is kept "
-                "without a probability. Null if unknown",
-                null=True,
-            ),
-            column("grade", pa.int32(), "graded relevance, if the judge returns grades", null=True),
-            column("expected_grade", pa.float32(), "mean grade, weighted by the probability of each grade", null=True),
-            column("rationale", pa.string(), "rationale of the judge, if requested", null=True),
-            column("truncated", pa.bool_(), "true if the chunk was truncated to fit the judge's input", null=True),
-            column("raw_reply", pa.string(), "unparsed reply of the judge", null=True),
-            column("prompt_tokens", pa.int32(), "number of prompt tokens", null=True),
-            column("cached_tokens", pa.int32(), "prompt tokens served from the prefix cache", null=True),
-            column("completion_tokens", pa.int32(), "number of completion tokens", null=True),
-            column("attempts", pa.int32(), "number of replies, parseable or not", null=True),
-            column("error", pa.string(), "reason for a missing label", null=True),
-        ]
-    ),
-)
-
-PANEL_VERDICTS = Table(
-    "panel_verdicts",
-    VERDICTS.key,
-    "verdict of each judge of a panel; `verdicts` has the combined verdict; empty without a panel",
-    VERDICTS.schema,
-)
-
-QRELS = Table(
-    "qrels",
-    ("tenant", "query_id", "chunk_id"),
-    "relevance judgments (TREC qrels); pairs without a readable verdict have none",
-    pa.schema(
-        [
-            TENANT,
-            QUERY_ID,
-            CHUNK_ID,
-            column("relevance", pa.int32(), "0 = not relevant, >= 1 = relevant"),
-            column("source", pa.string(), "origin of the label: judge, or human if `labels.human_overrides` is set"),
-        ]
-    ),
-)
-
-UNJUDGED = Table(
-    "unjudged",
-    ("tenant", "query_id", "chunk_id"),
-    "pairs of the pool that adaptive judging skipped: neither positive nor negative",
-    pa.schema(
-        [
-            TENANT,
-            QUERY_ID,
-            CHUNK_ID,
-            column("probability", pa.float32(), "last predicted probability of relevance, 0 to 1", null=True),
-        ]
-    ),
-)
-
-STOPPING = Table(
-    "stopping",
-    ("tenant",),
-    "where adaptive judging stopped, with an estimate of the positives it missed",
-    pa.schema(
-        [
-            TENANT,
-            column("pairs", pa.int64(), "pairs of the pool"),
-            column("judged", pa.int64(), "judged pairs, random sample included"),
-            column("positives", pa.int64(), "positives found, random sample included"),
-            column("random", pa.int64(), "pairs of the random sample of the pool, all judged"),
-            column("random_positives", pa.int64(), "positives in the random sample"),
-            column("random_reached", pa.int64(), "positives of the random sample that would have been judged anyway"),
-            column("recall", pa.float64(), "requested share of the pool's positives"),
-            column("missed_share", pa.float64(), "estimated share of the pool's positives that were not judged"),
-            column("missed_low", pa.float64(), "lower end of its 95 % interval (Clopper-Pearson)"),
-            column("missed_high", pa.float64(), "upper end"),
-            column("queries", pa.int64(), "queries of the pool"),
-            column("queries_found", pa.int64(), "queries with at least one positive"),
-            column(
-                "query_missed_share",
-                pa.float64(),
-                "estimated share of a query's positives that were not judged, mean over queries with positives",
-            ),
-            column("query_missed_low", pa.float64(), "lower end of its 95 % interval"),
-            column("query_missed_high", pa.float64(), "upper end"),
-        ]
-    ),
-)
-
 TRIPLETS = Table(
     "triplets",
     ("tenant", "triplet_id"),
@@ -294,6 +188,9 @@ TRIPLETS = Table(
                 null=True,
             ),
             column("negative_scores", pa.list_(pa.float32()), "score of each negative, same order"),
+            column(
+                "weight", pa.float32(), "probability that the positive is relevant; null if unknown or mined", null=True
+            ),
             column(
                 "source",
                 pa.string(),
@@ -357,11 +254,7 @@ TABLES: dict[str, Table] = {
         REJECTS,
         RANKINGS,
         POOL,
-        VERDICTS,
-        PANEL_VERDICTS,
-        QRELS,
-        UNJUDGED,
-        STOPPING,
+        *LABEL_TABLES,
         HUMAN_LABELS,
         CALIBRATION,
         RELIABILITY,

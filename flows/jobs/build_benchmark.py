@@ -22,7 +22,7 @@ from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, calibrated_judge
 from darklode.pipeline.judge.factory import Judges
-from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, write_qrels
+from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, write_labels
 from darklode.pipeline.judge.prefetch import prefetch_verdicts
 from darklode.pipeline.judge.stage import ADAPTIVE_JUDGE, JUDGE, judge
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
@@ -125,13 +125,16 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
             else call(judge_pool, judges, spread),
             untracked=("spread",),
         ),
-        Step(OVERRIDING_LABEL if settings.labels.human_overrides else LABEL, call(write_qrels, settings.labels)),
+        Step(
+            (OVERRIDING_LABEL if settings.labels.human_overrides else LABEL).reading("calibration"),
+            call(write_labels, settings.labels),
+        ),
         Step(
             TRIPLETS_STAGE,
             call(triplets, settings.triplets, apart=settings.split.group_by == "cluster_and_positives", spread=spread),
             untracked=("spread",),
         ),
-        Step(HELD_OUT.reading("queries", "qrels", "chunks"), call(held_out)),
+        Step(HELD_OUT.reading("queries", "qrels", "training_labels", "chunks"), call(held_out)),
         Step(AUDIT_STAGE, call(audit, settings.evaluate.only("n_resamples"), depth=settings.pool.depth, seed=seed)),
     ]
 

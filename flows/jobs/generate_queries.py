@@ -27,7 +27,7 @@ from darklode.pipeline.generate.port import QueryWriter
 from darklode.pipeline.generate.round_trip import ROUND_TRIP_STAGE, round_trip
 from darklode.pipeline.generate.source_texts import TEXTS_STAGE, sample_texts
 from darklode.pipeline.judge.factory import Judges
-from darklode.pipeline.judge.label import LABEL, write_qrels
+from darklode.pipeline.judge.label import LABEL, write_labels
 from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.retrieve.search import SEARCH
 from darklode.pipeline.train.data.sources import TrainingSource
@@ -115,7 +115,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
             lambda: call(as_source),
             lambda: {"the judge": str(judges.identity), f"the run {source.run.store.url}": source.content()},
         ),
-        Step(LABEL, call(write_qrels, settings.labels.model_copy(update={"human_overrides": False}))),
+        Step(LABEL, call(write_labels, settings.labels.model_copy(update={"human_overrides": False}))),
         Step(
             TRIPLETS_STAGE,
             call(triplets, settings.triplets, apart=False, source=TRIPLET_SOURCE, spread=spread),

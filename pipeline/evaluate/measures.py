@@ -47,12 +47,13 @@ def compute_measures(
 ) -> Floats:
     """Value of each measure for each query, shape (n_queries, n_measures); a query without a ranking gets the worst.
 
-    Only ranks count, so ties in scores do not matter.
+    Only ranks count, so ties in scores do not matter. Texts with an uncertain label are removed from the rankings
+    (condensed lists, Sakai 2007); texts without a label count as not relevant.
 
     Args:
         rankings: tables with query_id, rank and text_id of one tenant and system; each query is in one table only, and
             its rows are contiguous. Other queries are ignored.
-        labels: query_id, text_id and relevance (0: judged not relevant) of the same tenant.
+        labels: query_id, text_id and relevance (0: judged not relevant, null: uncertain) of the same tenant.
         queries: distinct ids, each with at least one label.
         measures: names for `parse_measures`.
 
@@ -65,8 +66,8 @@ def compute_measures(
     rows = {query: number for number, query in enumerate(queries)}
     values = np.zeros((len(rows), len(parsed_measures)))
     label_index = LabelIndex(labels)
-    for run in _blocks(rankings, rows):
-        run_labels = label_index.labels_of(list(run))
+    for uncondensed in _blocks(rankings, rows):
+        run, run_labels = _condense(uncondensed, label_index.labels_of(list(uncondensed)))
         for value in ir_measures.iter_calc(parsed_measures, run_labels, run):
             values[rows[value.query_id], columns[value.measure]] = value.value
     return values
@@ -91,14 +92,29 @@ class LabelIndex:
         first = ids.take(pa.array(self._starts[:-1]))
         self._number_of_query = {query: number for number, query in enumerate(first.to_pylist())}
 
-    def labels_of(self, queries: Sequence[str]) -> dict[str, dict[str, int]]:
-        """Relevance by query and text."""
+    def labels_of(self, queries: Sequence[str]) -> dict[str, dict[str, int | None]]:
+        """Relevance by query and text; None if uncertain."""
         labels = {}
         for query in queries:
             number = self._number_of_query[query]
             rows = self._labels.slice(self._starts[number], self._starts[number + 1] - self._starts[number])
             labels[query] = dict(zip(rows["text_id"].to_pylist(), rows["relevance"].to_pylist(), strict=True))
         return labels
+
+
+def _condense(
+    run: dict[str, dict[str, float]], labels: dict[str, dict[str, int | None]]
+) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, int]]]:
+    """The rankings and labels without texts whose label is uncertain."""
+    certain = {
+        query: {text: relevance for text, relevance in of_query.items() if relevance is not None}
+        for query, of_query in labels.items()
+    }
+    condensed = {
+        query: {text: score for text, score in ranking.items() if labels[query].get(text, 0) is not None}
+        for query, ranking in run.items()
+    }
+    return condensed, certain
 
 
 def _blocks(rankings: Iterable[pa.Table], query_numbers: dict[str, int]) -> Iterator[dict[str, dict[str, float]]]:

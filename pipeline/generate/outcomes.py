@@ -18,7 +18,7 @@ from darklode.schemas.generation_tables import (
 
 OUTCOME_STAGE = Stage(
     "generated_queries",
-    3,
+    4,
     (REAL_QUERIES.name, WRITTEN_QUERIES.name, FILTERED_QUERIES.name, "rankings", "pool", "verdicts", "triplets"),
     (GENERATED_QUERIES.name, GENERATION_CHECK.name, GENERATION_CLUSTERS.name),
 )
@@ -34,7 +34,7 @@ OUTCOMES_SQL = """
            v.relevant AS judged, coalesce(t.is_kept, false) AS kept,
            CASE WHEN is_kept THEN NULL WHEN s.reason IS NOT NULL THEN s.reason
                 WHEN p.query_id IS NULL THEN 'its own text is not retrieved'
-                WHEN v.relevant THEN 'less likely than triplets.min_probability'
+                WHEN v.relevant THEN 'uncertain by labels.training_precision'
                 WHEN NOT v.relevant THEN 'judged not relevant' ELSE 'unreadable verdict' END AS reason
     FROM written_queries w JOIN filtered_queries s USING (tenant, query_id)
     LEFT JOIN source_text_ranks r USING (tenant, query_id)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import scipy.special
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.agreement import (
@@ -30,6 +31,7 @@ from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.judge.human_labels import human_labels, relevant
+from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession
@@ -37,10 +39,12 @@ from darklode.pipeline.judge.training import compare_judges, query_numbers, trai
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
 
-CALIBRATE = Stage("calibrate", 3, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
+CALIBRATE = Stage("calibrate", 4, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
 
 MAX_BINS = 10
 """Maximum number of bins of the reliability curve; more make each bin's share less certain."""
+MIN_PROBABILITY = 1e-6
+"""Probabilities are clipped to this and its complement before their log-odds are computed."""
 _Z_95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
 
@@ -149,16 +153,37 @@ def _write_comparison(
 
 
 def _fit_row(rated: Comparison, seed: int) -> dict[str, float | None]:
-    """Fit the threshold, and compute its kappa on the same and on held-out labels; None if it cannot be fitted."""
+    """Fit probabilities and threshold, and compute the threshold's kappa on the same and on held-out labels; None if
+    they cannot be fitted.
+    """
+    slope, intercept = fit_probabilities(rated.probability, rated.positive)
+    row = {"slope": slope, "intercept": intercept}
     threshold = fit_threshold(rated.probability, rated.positive)
     if threshold is None:
-        return dict.fromkeys(("fitted_threshold", "fitted_kappa", "cross_validated_kappa"))
+        return row | dict.fromkeys(("fitted_threshold", "fitted_kappa", "cross_validated_kappa"))
     held_out_kappa = cross_validated_kappa(rated.probability, rated.positive, rated.query, seed)
-    return {
+    return row | {
         "fitted_threshold": threshold[0],
         "fitted_kappa": threshold[1],
         "cross_validated_kappa": _finite_or_none(held_out_kappa),
     }
+
+
+def fit_probabilities(
+    probability: NDArray[np.float32], positive: NDArray[np.bool_]
+) -> tuple[float, float] | tuple[None, None]:
+    """Slope and intercept of the logistic regression of labels on the log-odds of probabilities (Platt 1999).
+
+    Args:
+        probability: the judge's probabilities, shape (n_pairs,).
+        positive: whether people labelled each pair relevant, shape (n_pairs,); both values must occur.
+
+    Returns:
+        None twice if the labels do not rise with the probabilities.
+    """
+    log_odds = scipy.special.logit(np.clip(probability.astype(np.float64), MIN_PROBABILITY, 1 - MIN_PROBABILITY))
+    model = Logistic.fit(log_odds[:, None], positive)
+    return (model.weights[0], model.intercept) if model.weights[0] > 0 else (None, None)
 
 
 def _reliability(tenant: str, curve: ReliabilityCurve) -> pa.Table:

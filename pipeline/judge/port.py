@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from darklode.schemas.label_tables import VERDICTS
 from darklode.schemas.table import CHUNK_ID, QUERY_ID, TENANT
-from darklode.schemas.tables import CHUNKS, VERDICTS
+from darklode.schemas.tables import CHUNKS
 
 QUERY_BLOCK = 64
 """Queries judged and recorded together."""

@@ -19,7 +19,7 @@ from darklode.pipeline.judge.panel import Panel
 from darklode.pipeline.judge.port import REPLIES, Judge, check_replies
 from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_counts, labels_as_floats
 from darklode.schemas.judging import JudgeSettings
-from darklode.schemas.tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
+from darklode.schemas.label_tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
 
 JUDGE = Stage("judge", 6, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))
 

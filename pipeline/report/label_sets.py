@@ -4,51 +4,70 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.report.statistic import Statistic
+from darklode.pipeline.validate.labels import MAJORITY_LABELS_SQL
 from darklode.pipeline.validate.stage import is_stale
 
-_LABEL_SETS = Statistic("""
+MIN_REVIEWED = 10
+"""Reviewed positives of a label set from which on their share of relevant ones is its precision."""
+
+# Wilson score interval of a weighted share, with the effective sample size of Kish (1965).
+_LABEL_SETS = Statistic(f"""
     WITH positives AS (
-        SELECT 'test labels' AS labels, tenant, query_id, chunk_id
+        SELECT 'test labels' AS labels, tenant, query_id, chunk_id, weight
         FROM qrels JOIN queries USING (tenant, query_id) WHERE split = 'test' AND relevance > 0
         UNION ALL
-        SELECT 'training triplets', tenant, query_id, positive_id FROM triplets WHERE source = 'pooled'
+        SELECT 'training triplets', tenant, query_id, positive_id, weight FROM triplets WHERE source = 'pooled'
+    ), uncertain AS (
+        SELECT 'test labels' AS labels, count(*) AS uncertain
+        FROM qrels JOIN queries USING (tenant, query_id) WHERE split = 'test' AND relevance IS NULL
     ), sizes AS (
         SELECT 'test labels' AS labels, count(*) FILTER (split = 'test') AS queries FROM queries
         UNION ALL SELECT 'training triplets', count(*) FILTER (split <> 'test') FROM queries
     ), quality AS (
         SELECT labels, count(*) AS positives, count(DISTINCT (tenant, query_id)) AS with_positive,
-               avg(CASE WHEN source = 'human' THEN 1 ELSE probability END) AS precision,
-               count(*) FILTER (coalesce(source, '') <> 'human' AND probability IS NULL) AS unknown
-        FROM positives LEFT JOIN qrels USING (tenant, query_id, chunk_id)
-        LEFT JOIN verdicts USING (tenant, query_id, chunk_id) GROUP BY labels
+               avg(weight) AS probability, count(*) FILTER (weight IS NULL) AS unknown
+        FROM positives GROUP BY labels
+    ), answers AS (
+        SELECT tenant, query_id, chunk_id, relevance, coalesce(s.weight, 1) AS sampling_weight
+        FROM ({MAJORITY_LABELS_SQL}) LEFT JOIN review_sample s USING (tenant, query_id, chunk_id)
+        WHERE $1 AND relevance IS NOT NULL
+    ), reviewed AS (
+        SELECT labels, count(*) AS reviewed,
+               sum(sampling_weight) FILTER (relevance > 0) / sum(sampling_weight) AS share,
+               sum(sampling_weight) ** 2 / sum(sampling_weight ** 2) AS n
+        FROM positives JOIN answers USING (tenant, query_id, chunk_id) GROUP BY labels
+        HAVING count(*) >= {MIN_REVIEWED}
     ), measured AS (
-        SELECT precision, precision_low, precision_high FROM validation
-        WHERE $1 AND tenant IS NULL AND retriever IS NULL
+        SELECT labels, reviewed, coalesce(share, 0) AS share, 1.96 ** 2 / n AS spread,
+               1.96 * sqrt((coalesce(share, 0) * (1 - coalesce(share, 0)) + 1.96 ** 2 / n / 4) / n) AS half_width
+        FROM reviewed
     )
     SELECT labels, queries, coalesce(with_positive, 0) AS with_positive, with_positive / queries AS share,
-           coalesce(positives, 0) AS positives,
-           coalesce(m.precision, CASE WHEN unknown = 0 THEN q.precision END) AS precision,
-           precision_low, precision_high,
-           CASE WHEN m.precision IS NOT NULL THEN 'review' WHEN unknown = 0 THEN 'judge''s probabilities' END AS basis
-    FROM sizes LEFT JOIN quality q USING (labels) LEFT JOIN measured m ON true
+           coalesce(positives, 0) AS positives, uncertain,
+           coalesce(m.share, CASE WHEN unknown = 0 THEN probability END) AS precision,
+           (m.share + spread / 2 - half_width) / (1 + spread) AS precision_low,
+           (m.share + spread / 2 + half_width) / (1 + spread) AS precision_high,
+           CASE WHEN m.share IS NOT NULL THEN format('{{}} reviewed', reviewed)
+                WHEN unknown = 0 THEN 'judge''s probabilities' END AS basis
+    FROM sizes LEFT JOIN quality q USING (labels) LEFT JOIN uncertain USING (labels) LEFT JOIN measured m USING (labels)
     WHERE queries > 0 ORDER BY labels
 """)
-"""`$1`: whether the table `validation` describes the present verdicts."""
+"""`$1`: whether the reviews describe the present verdicts."""
 
 LABEL_SETS_NOTE = (
-    "Precision: share of relevant pairs among all positives of the judge, measured by `darklode review` and "
-    "`validate`; without a review, the mean of the judge's probabilities for the label set's own positives. To make "
-    "test labels more precise raise `judge.threshold` or choose a better judge; for more triplets lower "
-    "`triplets.min_probability`."
+    "Precision: estimated share of relevant pairs among the positives, by people's review of this label set or, with "
+    f"fewer than {MIN_REVIEWED} reviewed ones, by the judge's probabilities. Uncertain pairs are neither positives nor "
+    "negatives. For other numbers of positives change `labels.test_precision` and `labels.training_precision`; "
+    "for more precise ones choose a better judge."
 )
 
 
 def label_sets(run: Run, tables: Tables) -> pa.Table:
     """Compute one row per label set: its queries, how many have a positive, and the precision of the positives.
 
-    The precision is that of all positives of the judge, with its 95 % interval, if people have reviewed a sample of the
-    present verdicts. Otherwise it is the mean of the judge's probabilities over the set's own positives (a human label
-    counts as 1), which is as good as their calibration; null if a positive has no probability.
+    The precision is the weighted share of relevant pairs among the set's reviewed positives, with its 95 % interval, if
+    people have reviewed at least `MIN_REVIEWED` of them. Otherwise it is the mean of their probabilities, which is as
+    good as the judge's calibration; null if a positive has no probability.
 
     Args:
         run: a benchmark, possibly incomplete.

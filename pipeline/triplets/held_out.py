@@ -3,14 +3,16 @@
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.schemas.tables import TABLES
 
-HELD_OUT = Stage("held_out", 2, ("triplets",), ("held_out",))
+HELD_OUT = Stage("held_out", 3, ("triplets",), ("held_out",))
 
 # Chunks with equal text are the same positive. Materialized first: in one join, queries could be joined with all
 # chunks.
 JUDGED_POSITIVES_SQL = """
     WITH relevant AS MATERIALIZED (
         SELECT tenant, query_id, chunk_id, split FROM qrels JOIN queries USING (tenant, query_id)
-        WHERE relevance > 0 AND split <> 'train'
+        WHERE relevance > 0 AND split = 'test'
+        UNION ALL SELECT tenant, query_id, chunk_id, split FROM training_labels JOIN queries USING (tenant, query_id)
+        WHERE relevance > 0 AND split = 'validation'
     ), positives AS (
         SELECT tenant, query_id, split, sha256(text) AS positive FROM relevant JOIN chunks USING (tenant, chunk_id)
     ), training_positives AS (
@@ -36,8 +38,8 @@ def held_out(tables: Tables, output: Output) -> None:
     """Write each validation and test query with a positive, and whether it shares one with training.
 
     Args:
-        tables: must contain `triplets`; with `mined_test` of a log's test period, or with `queries`, `qrels` and
-            `chunks`.
+        tables: must contain `triplets`; with `mined_test` of a log's test period, or with `queries`, `qrels`,
+            `training_labels` and `chunks`.
         output: receives `held_out`.
     """
     rows = tables.sql((MINED_POSITIVES_SQL if "mined_test" in tables else JUDGED_POSITIVES_SQL) + SHARES_POSITIVE_SQL)

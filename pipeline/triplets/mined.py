@@ -24,7 +24,7 @@ from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
 MINED_TRIPLETS = Stage(
-    "mined_triplets", 9, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
+    "mined_triplets", 10, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
 )
 
 TEXT_BLOCK_ROWS = 1 << 14
@@ -97,6 +97,7 @@ TRIPLETS_OF_BLOCK_SQL = f"""
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_id] END AS negative_ids,
            CASE WHEN n.text IS NULL THEN [] ELSE [n.text] END AS negatives, p.positive_score,
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_score] END AS negative_scores,
+           CAST(NULL AS FLOAT) AS weight,
            p.source, p.via_query_id, p.date,
            {tier_of("p")} AS tier, p.split, p.number
     FROM block p

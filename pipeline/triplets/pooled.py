@@ -19,6 +19,7 @@ from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.triplets.pooled_sql import (
     CHUNKS_VIEW_SQL,
     COUNT_LEFT_OUT_SQL,
+    HELD_OUT_LABELS_SQL,
     HELD_OUT_TEXTS_SQL,
     JUDGED_NEGATIVES_SQL,
     LABELLED_CHUNKS_SQL,
@@ -31,19 +32,20 @@ from darklode.pipeline.triplets.pooled_sql import (
     RELEVANT_TEXTS_SQL,
     SHARD_QUERIES_SQL,
     SHARD_VIEW_SQL,
-    SHORT_TEXTS_SQL,
     TEXTS_SQL,
     TRIPLETS_OF_BLOCK_SQL,
 )
 from darklode.schemas.settings import TextForm, TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 11, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage(
+    "triplets", 12, ("queries", "chunks", "rankings", "pool", "qrels", "training_labels"), ("triplets",)
+)
 
 SPLITS = ("train", "validation")
 BLOCK_ROWS = 4096  # triplets whose texts are joined at a time; bounds the memory that texts take
 
-_QUERY_TABLES = ("rankings", "pool", "verdicts", "qrels")  # tables whose rows belong to a query
+_QUERY_TABLES = ("rankings", "pool", "training_labels")  # tables whose rows belong to a query
 
 SHARD_QUERIES = 1024
 """Minimum number of queries in a shard: each shard reads all tables, so small shards cost more than they save."""
@@ -91,13 +93,12 @@ def triplets(
     source: str = "pooled",
     spread: Spread = here,
 ) -> None:
-    """Write one triplet per sufficiently likely positive of a train or validation query.
+    """Write one triplet per positive of a train or validation query.
 
     Chunks with the same text share a label and make one positive. Positives in order: human labels, then grade,
-    probability and fused score; at most `max_positives` per query. Unless labelled by people, positives below
-    `min_probability` or doubted by the judge (`LIKELIHOOD_SQL`) are dropped, except the best of a query that has no
-    other (`keep_best`), and so are texts with fewer than `min_letters` letters and digits. With `apart`, positives that
-    answer a test query and, in training, a validation query are dropped, too.
+    probability and fused score; at most `max_positives` per query. Uncertain positives are dropped, except the best of
+    a query that has no other (`keep_best`). With `apart`, positives that answer a test query and, in training, a
+    validation query are dropped, too.
 
     Negatives, hardest first: pool members judged not relevant; then chunks beyond the pool whose fused score is below
     s⁺ − |s⁺|·`relative_margin`, where s⁺ is the positive's. None is from a document with a relevant chunk, unless
@@ -138,9 +139,8 @@ def make_triplets(share: TripletShard) -> Pieces:
     with _open_shard(share) as connection:
         connection.execute(TEXTS_SQL)
         connection.execute(HELD_OUT_TEXTS_SQL, {"apart": share.apart})
-        connection.execute(LABELLED_CHUNKS_SQL, {"min_probability": settings.min_probability})
+        connection.execute(LABELLED_CHUNKS_SQL)
         connection.execute(RELEVANT_TEXTS_SQL, {"keep_best": settings.keep_best})
-        connection.execute(SHORT_TEXTS_SQL, {"min_letters": settings.min_letters})
         connection.execute(POSITIVES_SQL, {"margin": settings.relative_margin, "max_positives": settings.max_positives})
         connection.execute(RELEVANT_DOCUMENTS_SQL, {"same_document": settings.allow_same_document_negatives})
         for statement in (JUDGED_NEGATIVES_SQL, MINED_CANDIDATES_SQL, NEGATIVES_SQL):
@@ -154,13 +154,14 @@ def make_triplets(share: TripletShard) -> Pieces:
 
 @contextmanager
 def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a connection with the shard's views of the tables; `every_qrels` always holds the labels of all queries."""
+    """Open a connection with the shard's views of the tables; `held_out_labels` always has those of all queries."""
     with scratch() as connection:
-        share.tables.view(connection, "queries", "queries")
+        for name, table in {"queries": "queries", "qrels": "qrels", "every_training_labels": "training_labels"}.items():
+            share.tables.view(connection, name, table)
+        connection.execute(HELD_OUT_LABELS_SQL)
         if share.shards == 1:
             for table in ("chunks", *_QUERY_TABLES):
                 share.tables.view(connection, table, table)
-            share.tables.view(connection, "every_qrels", "qrels")
         else:
             _restrict_views(connection, share)
         yield connection
@@ -186,13 +187,12 @@ def _count_pieces(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[p
 
 def _funnel_step(counts: Counter[str]) -> FunnelStep:
     """Build the funnel step: positives in, triplets out, and the reasons why the others were dropped."""
-    names = ("total", "unlikely", "held", "copies", "overruled", "bare", "rows")
-    total, unlikely, held_out, copies, overruled, bare, rows = (counts[name] for name in names)
+    names = ("total", "unlikely", "held", "copies", "overruled", "rows")
+    total, unlikely, held_out, copies, overruled, rows = (counts[name] for name in names)
     dropped = {
-        "less likely than triplets.min_probability": unlikely,
-        "beyond triplets.max_positives": total - unlikely - held_out - copies - overruled - bare - rows,
+        "uncertain by labels.training_precision": unlikely,
+        "beyond triplets.max_positives": total - unlikely - held_out - copies - overruled - rows,
     }
-    dropped |= {"shorter than triplets.min_letters": bare} if bare else {}
     dropped |= {"positive of a held-out query": held_out} if held_out else {}
     dropped |= {"same text as another positive of the query": copies} if copies else {}
     dropped |= {"people labelled the same text not relevant": overruled} if overruled else {}

@@ -1,7 +1,5 @@
 """SQL of the stage `triplets`: a chain of temporary tables, in the order in which `make_triplets` creates them."""
 
-from darklode.pipeline.base.doubtful_labels import LIKELIHOOD_SQL
-
 # A shard's view of the tables: its contiguous share of the queries, and the texts that they may need.
 SHARD_QUERIES_SQL = """
     CREATE TEMP TABLE shard_queries AS SELECT tenant, query_id FROM (
@@ -13,35 +11,40 @@ SHARD_VIEW_SQL = "CREATE VIEW {table} AS SELECT * FROM every_{table} SEMI JOIN s
 NEEDED_CHUNKS_SQL = """
     CREATE TEMP TABLE needed_chunks AS
     SELECT tenant, chunk_id FROM pool UNION SELECT tenant, chunk_id FROM rankings
-    UNION SELECT tenant, chunk_id FROM every_qrels WHERE relevance > 0
+    UNION SELECT tenant, chunk_id FROM held_out_labels
 """
 CHUNKS_VIEW_SQL = "CREATE VIEW chunks AS SELECT * FROM every_chunks SEMI JOIN needed_chunks USING (tenant, chunk_id)"
 
 # Chunks with the same `text_hash` have the same text, and count as one.
 TEXTS_SQL = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
 
+# Positives of test queries by `qrels`, and of validation queries by `training_labels`, uncertain ones included.
+HELD_OUT_LABELS_SQL = """
+    CREATE VIEW held_out_labels AS
+    SELECT tenant, chunk_id, split FROM qrels JOIN queries USING (tenant, query_id)
+    WHERE relevance > 0 AND split = 'test'
+    UNION ALL SELECT tenant, chunk_id, split FROM every_training_labels JOIN queries USING (tenant, query_id)
+    WHERE relevance IS DISTINCT FROM 0 AND split = 'validation'
+"""
+
 # Positives of test queries are excluded from train and validation, those of validation queries from train.
 HELD_OUT_TEXTS_SQL = """
     CREATE TEMP TABLE held_out_texts AS
     SELECT tenant, text_hash, bool_or(split = 'test') AS in_test, bool_or(split = 'validation') AS in_validation
-    FROM every_qrels JOIN queries USING (tenant, query_id) JOIN texts USING (tenant, chunk_id)
-    WHERE $apart AND relevance > 0 GROUP BY tenant, text_hash
+    FROM held_out_labels JOIN texts USING (tenant, chunk_id) WHERE $apart GROUP BY tenant, text_hash
 """
 
-# `min_probability` applies to judge labels with a probability, or marked as doubtful; human labels, and labels without
-# a probability, pass.
-LABELLED_CHUNKS_SQL = f"""
+# An uncertain positive has a null relevance.
+LABELLED_CHUNKS_SQL = """
     CREATE TEMP TABLE labelled_chunks AS
-    SELECT tenant, query_id, chunk_id, text_hash, split, fused_score, source, relevance, probability,
-           source <> 'human' AND coalesce({LIKELIHOOD_SQL} < CAST($min_probability AS FLOAT), false) AS unlikely,
+    SELECT tenant, query_id, chunk_id, text_hash, split, fused_score, source, coalesce(relevance, 1) AS relevance,
+           weight, relevance IS NULL AS unlikely,
            coalesce(in_test OR (split = 'train' AND in_validation), false) AS held_out
-    FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
-    JOIN texts USING (tenant, chunk_id) LEFT JOIN verdicts USING (tenant, query_id, chunk_id)
-    LEFT JOIN held_out_texts USING (tenant, text_hash)
-    WHERE split <> 'test'
+    FROM training_labels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
+    JOIN texts USING (tenant, chunk_id) LEFT JOIN held_out_texts USING (tenant, text_hash)
 """
 
-_BEST_FIRST_SQL = "source, relevance DESC, probability DESC NULLS LAST, fused_score DESC, chunk_id"
+_BEST_FIRST_SQL = "source, relevance DESC, weight DESC NULLS LAST, fused_score DESC, chunk_id"
 
 # One row per relevant text: duplicates share one label, human before judge, relevant before not relevant. A query all
 # of whose positives are unlikely keeps its best one (`keep_best`): one weak positive per query teaches more than none.
@@ -50,20 +53,20 @@ RELEVANT_TEXTS_SQL = f"""
     WITH distinct_texts AS (
         SELECT * FROM labelled_chunks QUALIFY row_number() OVER (
             PARTITION BY tenant, query_id, text_hash
-            ORDER BY source, relevance = 0, unlikely, relevance DESC, probability DESC NULLS LAST, fused_score DESC,
+            ORDER BY source, relevance = 0, unlikely, relevance DESC, weight DESC NULLS LAST, fused_score DESC,
                      chunk_id
         ) = 1
     ), ranked_texts AS (
         SELECT *, bool_or(NOT unlikely AND NOT held_out) OVER (PARTITION BY tenant, query_id) AS has_likely,
                row_number() OVER (
-                   PARTITION BY tenant, query_id, held_out OR probability IS NULL
+                   PARTITION BY tenant, query_id, held_out OR coalesce(weight, 0) = 0
                    ORDER BY {_BEST_FIRST_SQL}
                ) AS text_rank
         FROM distinct_texts WHERE relevance > 0
     ), usable_texts AS (
         SELECT * EXCLUDE (has_likely, text_rank) REPLACE (
             unlikely AND NOT ($keep_best AND NOT has_likely AND NOT held_out AND text_rank = 1
-                              AND probability IS NOT NULL) AS unlikely
+                              AND weight > 0) AS unlikely
         ) FROM ranked_texts
     )
     SELECT *, row_number() OVER (
@@ -72,27 +75,12 @@ RELEVANT_TEXTS_SQL = f"""
     ) AS positive_rank FROM usable_texts
 """
 
-# Letters and digits outside Markdown headings and links; a CJK character counts as three letters.
-HEADINGS_AND_LINKS = r"(?m)^[ \t]*#{1,6}[ \t].*$|!?\[[^\]]*\]\([^)]*\)|https?://\S+"
-NOT_CJK = r"[^\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"
-SHORT_TEXTS_SQL = rf"""
-    CREATE TEMP TABLE short_texts AS
-    WITH contents AS (
-        SELECT tenant, query_id, chunk_id, regexp_replace(text, '{HEADINGS_AND_LINKS}', ' ', 'g') AS content
-        FROM relevant_texts JOIN chunks USING (tenant, chunk_id)
-        WHERE NOT unlikely AND NOT held_out AND source <> 'human'
-    )
-    SELECT tenant, query_id, chunk_id FROM contents
-    WHERE length(regexp_replace(content, '[^\pL\pN]', '', 'g'))
-          + 2 * length(regexp_replace(content, '{NOT_CJK}', '', 'g')) < $min_letters
-"""
-
 # Positive-aware mining (NV-Retriever): an unjudged chunk is a negative only if its score is below the ceiling.
 POSITIVES_SQL = """
     CREATE TEMP TABLE positives AS
-    SELECT tenant, query_id, chunk_id AS positive_id, split, fused_score AS positive_score,
+    SELECT tenant, query_id, chunk_id AS positive_id, split, weight, fused_score AS positive_score,
            fused_score - abs(fused_score) * CAST($margin AS DOUBLE) AS ceiling
-    FROM relevant_texts ANTI JOIN short_texts USING (tenant, query_id, chunk_id) WHERE NOT unlikely AND NOT held_out
+    FROM relevant_texts WHERE NOT unlikely AND NOT held_out
     QUALIFY $max_positives = 0
         OR row_number() OVER (PARTITION BY tenant, query_id ORDER BY positive_rank) <= $max_positives
 """
@@ -110,7 +98,7 @@ JUDGED_NEGATIVES_SQL = """
     CREATE TEMP TABLE judged_negatives AS
     WITH candidates AS (
         SELECT tenant, query_id, chunk_id, text_hash, fused_score AS score
-        FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN texts USING (tenant, chunk_id)
+        FROM training_labels JOIN pool USING (tenant, query_id, chunk_id) JOIN texts USING (tenant, chunk_id)
         SEMI JOIN positives USING (tenant, query_id)
         ANTI JOIN relevant_texts USING (tenant, query_id, text_hash)
         ANTI JOIN relevant_documents USING (tenant, query_id, doc_id)
@@ -136,7 +124,7 @@ MINED_CANDIDATES_SQL = """
     ), unlabelled AS (
         SELECT tenant, query_id, text_hash
         FROM pool JOIN texts USING (tenant, chunk_id)
-        SEMI JOIN short_queries USING (tenant, query_id) ANTI JOIN qrels USING (tenant, query_id, chunk_id)
+        SEMI JOIN short_queries USING (tenant, query_id) ANTI JOIN training_labels USING (tenant, query_id, chunk_id)
     ), candidates AS (
         SELECT tenant, query_id, chunk_id, score
         FROM beyond_pool JOIN texts USING (tenant, chunk_id)
@@ -178,7 +166,7 @@ NUMBERED_TRIPLETS_SQL = """
                list(score ORDER BY negative_rank) AS negative_scores
         FROM negatives GROUP BY tenant, query_id, positive_id
     )
-    SELECT tenant, query_id, positive_id, positive_score, split,
+    SELECT tenant, query_id, positive_id, positive_score, weight, split,
            coalesce(negative_ids, []) AS negative_ids, coalesce(negative_scores, []) AS negative_scores,
            row_number() OVER (ORDER BY split, tenant, query_id, positive_score DESC, positive_id) - 1 AS number
     FROM positives LEFT JOIN lists USING (tenant, query_id, positive_id)
@@ -194,8 +182,7 @@ COUNT_LEFT_OUT_SQL = """
                count(*) FILTER (held_out AND NOT unlikely) AS held
         FROM relevant_texts
     )
-    SELECT p.n AS total, o.n AS overruled, p.n - o.n - c.texts AS copies, c.unlikely, c.held,
-           (SELECT count(*) FROM short_texts) AS bare
+    SELECT p.n AS total, o.n AS overruled, p.n - o.n - c.texts AS copies, c.unlikely, c.held
     FROM counts c, (SELECT count(*) AS n FROM labelled_positives) p, (SELECT count(*) AS n FROM overruled) o
 """
 
@@ -211,6 +198,7 @@ TRIPLETS_OF_BLOCK_SQL = """
     SELECT substr(sha256(concat_ws(chr(0), b.tenant, b.query_id, b.positive_id, CAST($source AS VARCHAR))), 1, 24)
                AS triplet_id, b.tenant, b.query_id, q.text AS query, b.positive_id, {positive} AS positive,
            b.negative_ids, coalesce(n.negatives, []) AS negatives, b.positive_score, b.negative_scores,
+           CAST(b.weight AS FLOAT) AS weight,
            CAST($source AS VARCHAR) AS source, b.split
     FROM block b
     JOIN queries q ON q.tenant = b.tenant AND q.query_id = b.query_id

@@ -13,8 +13,9 @@ from darklode.pipeline.validate.review.journal import ReviewAnswer, current_answ
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE_STAGE, validate
 from darklode.schemas.evaluation import EvaluateSettings
+from darklode.schemas.label_tables import VERDICTS
 from darklode.schemas.settings import ReviewSettings
-from darklode.schemas.tables import POOL, QUERIES, VERDICTS
+from darklode.schemas.tables import POOL, QUERIES
 from helpers.runs import execute, put, read
 
 RETRIEVERS = ("bm25", "dense", "lsa")

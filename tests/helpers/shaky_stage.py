@@ -10,7 +10,7 @@ from darklode.flows.prefect.progress import SilentReporter, reporting
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.schemas.tables import QRELS
+from darklode.schemas.label_tables import QRELS
 
 STAGE = Stage("judge", 1, (), ("qrels",))
 SOON = (0.01, 0.02)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Output, Run, Stage, Tables
-from darklode.schemas.tables import QRELS
+from darklode.schemas.label_tables import QRELS
 from helpers.runs import PYTHONPATH
 
 STAGE = Stage("judge", 1, (), ("qrels",))

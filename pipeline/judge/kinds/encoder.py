@@ -13,6 +13,7 @@ from darklode.pipeline.judge.kinds import Builder, JudgeKind
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.schemas.kinds import nearest
 from darklode.schemas.pooling import EncoderSettings
+from darklode.schemas.section import Share
 from darklode.schemas.settings import CacheSettings, Settings
 
 
@@ -22,6 +23,10 @@ class EncoderJudgeSettings(JudgeKind):
     LEARNS: ClassVar[bool] = True
 
     kind: Literal["encoder"] = "encoder"
+    threshold: Share | Literal["fitted"] = Field(
+        0.36,
+        description="Minimum probability of a relevant label; low, because kappa is highest there: positives are rare.",
+    )
     encoder: str = Field("", description="Name of the encoder in `encoders`.")
     _encoder: EncoderKind | None = PrivateAttr(None)
     _vector_dtype: str = PrivateAttr("")

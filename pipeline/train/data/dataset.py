@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -38,7 +39,7 @@ class QuerySet:
         ids: query ids, ascending; a query's row is its place here.
         vectors: vectors of the base encoder, shape (n_queries, dimensions).
         index: number of the run that each query belongs to; it searches that run's texts only.
-        labels: columns query_id, text_id and relevance, for texts in the index.
+        labels: columns query_id, text_id and relevance (null: uncertain), for texts in the index.
         texts: query texts; only encoder methods need them, heads work on `vectors`.
         groups: cluster id of each query; None: not clustered.
     """
@@ -126,9 +127,15 @@ class QuerySet:
         """Mean nDCG@10 of query vectors, by the fast search of training; NaN without queries."""
         if not len(self):
             return float("nan")
-        positions, _ = frozen.nearest(vectors, self.index, DEPTH)
+        positions, _ = frozen.nearest(vectors, self.index, DEPTH + self._max_uncertain)
         rankings = self._rankings(frozen, *frozen.rows_of(positions))
         return float(compute_measures([rankings], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
+
+    @cached_property
+    def _max_uncertain(self) -> int:
+        """Maximum number of uncertain labels of a query: measures leave these texts out of the ranking."""
+        uncertain = self.labels.filter(pc.is_null(self.labels["relevance"]))["query_id"]
+        return int(pc.max(pc.value_counts(uncertain).field("counts")).as_py() or 0)
 
     def _rankings(self, frozen: FrozenIndex, query: Ints, row: Ints) -> pa.Table:
         """Build a table of rankings from query rows and text rows, which are sorted by query and best first."""
@@ -148,7 +155,7 @@ class Task:
         validation: queries that trials are evaluated and selected on.
         pair_query: query of each training pair, ascending.
         pair_position: positive of each training pair.
-        labels: all positives of the train queries, trained on or not; never mined as negatives.
+        labels: all positives of the train queries, uncertain ones too, trained on or not; never mined as negatives.
         non_relevant: texts labelled as not relevant, per train query; preferred as negatives.
         siblings: all texts of the positives' documents, per train query; None if they may be negatives.
         probabilities: judge probabilities of labels; None if there are none.
@@ -212,11 +219,13 @@ class Task:
         query, text_row = train.label_rows(frozen, rows)
         position = frozen.position_of[text_row]
         n_positions = len(frozen)
-        is_relevant = rows["relevance"].to_numpy() > 0
+        relevance = rows["relevance"]
+        is_relevant = pc.fill_null(pc.greater(relevance, 0), False).to_numpy(zero_copy_only=False)
+        is_non_relevant = pc.fill_null(pc.equal(relevance, 0), False).to_numpy(zero_copy_only=False)
         learned = np.asarray(rows["learned"].to_numpy(zero_copy_only=False), bool)
         pairs = np.unique(np.column_stack([query[learned], position[learned]]), axis=0)
-        labels = Labels.from_pairs(query[is_relevant], position[is_relevant], n_positions)
-        non_relevant = Labels.from_pairs(query[~is_relevant], position[~is_relevant], n_positions)
+        labels = Labels.from_pairs(query[~is_non_relevant], position[~is_non_relevant], n_positions)
+        non_relevant = Labels.from_pairs(query[is_non_relevant], position[is_non_relevant], n_positions)
         siblings = None if same_document else _document_texts(frozen, query[is_relevant], text_row[is_relevant])
         values = rows["probability"].to_numpy(zero_copy_only=False).astype(np.float32)
         probabilities = Probabilities.from_pairs(query, position, values, n_positions)

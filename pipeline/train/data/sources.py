@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.chunk_texts import view
-from darklode.pipeline.base.doubtful_labels import LIKELIHOOD_SQL
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Ints
 from darklode.pipeline.evaluate.test_queries import DOCUMENTS_AS_CHUNKS_SQL
@@ -19,7 +18,7 @@ from darklode.pipeline.evaluate.test_queries import DOCUMENTS_AS_CHUNKS_SQL
 ROWS_PER_READ = 1 << 16
 """Texts read from a run at once."""
 
-BUILD_TABLES = ("queries", "qrels", "verdicts", "triplets", "chunks")
+BUILD_TABLES = ("queries", "qrels", "training_labels", "triplets", "chunks")
 LOG_TABLES = ("triplets", "mined_test", "query_clusters", "documents")
 
 # Pairs of the train split's triplets, of the triplet sources `$sources` (all if it is empty).
@@ -34,14 +33,19 @@ BUILD_QUERIES_SQL = """
     FROM queries WHERE tenant = $tenant ORDER BY query_id
 """
 
+# Test queries have the labels of `qrels`, others those of `training_labels`. The best positive of a query that has only
+# uncertain ones may be in its triplets.
 BUILD_LABELS_SQL = f"""
-    WITH training_pairs AS ({TRAINING_PAIRS_SQL})
-    SELECT q.query_id, q.chunk_id AS text_id, q.relevance, l.text_id IS NOT NULL AND q.relevance > 0
-           AND (q.source = 'human' OR coalesce({LIKELIHOOD_SQL} >= CAST($min_probability AS FLOAT), true)) AS learned,
-           v.probability
-    FROM qrels q LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
-    LEFT JOIN training_pairs l ON l.query_id = q.query_id AND l.text_id = q.chunk_id
-    WHERE tenant = $tenant ORDER BY q.query_id, text_id
+    WITH training_pairs AS ({TRAINING_PAIRS_SQL}), labels AS (
+        SELECT query_id, chunk_id AS text_id, relevance, source, weight FROM training_labels WHERE tenant = $tenant
+        UNION ALL SELECT query_id, chunk_id, relevance, q.source, NULL
+        FROM qrels q JOIN queries USING (tenant, query_id) WHERE tenant = $tenant AND split = 'test'
+    )
+    SELECT query_id, text_id, CASE WHEN l.query_id IS NULL THEN relevance ELSE coalesce(relevance, 1) END AS relevance,
+           l.query_id IS NOT NULL AND coalesce(relevance, 1) > 0
+           AND (source = 'human' OR coalesce(weight >= $min_probability, true)) AS learned,
+           CAST(weight AS FLOAT) AS probability
+    FROM labels LEFT JOIN training_pairs l USING (query_id, text_id) ORDER BY query_id, text_id
 """
 
 # A query with triplets of one split and rows of the test period, or of two splits, is left out.
@@ -119,8 +123,7 @@ class TrainingSource:
         Args:
             tenant: tenant whose labels are loaded.
             sources: triplet sources to train on; empty: all.
-            min_probability: minimum judge probability of a training positive; `LIKELIHOOD_SQL` handles positives
-                without one. Mined labels have no probability and ignore it.
+            min_probability: minimum probability of a training positive; positives without one are kept.
         """
         parameters: dict[str, object] = {"tenant": tenant, "sources": list(sources)}
         parameters |= {} if self.mined else {"min_probability": min_probability}

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.evaluate.audit import AUDIT_STAGE, audit
 from darklode.schemas.evaluation import EvaluateSettings
-from darklode.schemas.tables import QRELS, RANKINGS
+from darklode.schemas.label_tables import QRELS
+from darklode.schemas.tables import RANKINGS
 from helpers.runs import execute, put, read
 
 Lists = dict[tuple[str, str, str], list[str]]

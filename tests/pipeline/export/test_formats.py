@@ -16,7 +16,8 @@ from darklode.pipeline.base.errors import ExportError
 from darklode.pipeline.export import formats
 from darklode.pipeline.export.formats import EXPORTS, export, format_of
 from darklode.pipeline.export.kinds import Format
-from darklode.schemas.tables import QRELS, TABLES
+from darklode.schemas.label_tables import QRELS
+from darklode.schemas.tables import TABLES
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, SPLITS, TENANTS, WITHOUT_POSITIVES, finished_run
 from helpers.runs import put
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.export.formats import export
 from darklode.pipeline.export.writers import define_ids
-from darklode.schemas.tables import CHUNKS, QRELS, QUERIES
+from darklode.schemas.label_tables import QRELS
+from darklode.schemas.tables import CHUNKS, QUERIES
 from helpers.finished_run import finished_run
 from helpers.runs import put
 

@@ -23,8 +23,8 @@ from darklode.pipeline.judge.port import REPLIES
 from darklode.pipeline.judge.stage import JUDGE, judge
 from darklode.pipeline.report.card import card
 from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.label_tables import PANEL_VERDICTS
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import PANEL_VERDICTS
 from helpers.judge_tables import chunks, pool, queries
 from helpers.runs import execute, put, read
 from helpers.scripted_judge import NOT_RELEVANT, RELEVANT, UNREADABLE, Said, ScriptedJudge, from_table

@@ -15,8 +15,9 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.card import card, mined_card
 from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
+from darklode.schemas.label_tables import QRELS, VERDICTS
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import POOL, QRELS, QUERIES, TABLES, VERDICTS
+from darklode.schemas.tables import POOL, QUERIES, TABLES
 from helpers.finished_run import finished_run
 from helpers.runs import put, read
 from helpers.small_log import mine, random_log

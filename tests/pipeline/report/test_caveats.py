@@ -7,8 +7,9 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.caveats import caveats, weak_ranker
 from darklode.schemas.evaluation_tables import AUDIT_RETRIEVERS
+from darklode.schemas.label_tables import QRELS, UNJUDGED
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import FUNNEL, QRELS, UNJUDGED
+from darklode.schemas.tables import FUNNEL
 from helpers.judge_tables import chunks, queries
 from helpers.runs import put
 

@@ -1,11 +1,13 @@
 """What a benchmark's labels and triplets yield, and how right they are said to be."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.types import Row
+from darklode.pipeline.judge.calibration import wilson
 from darklode.pipeline.report.label_sets import label_sets
 from darklode.schemas.tables import TABLES
 from helpers.runs import put
@@ -19,7 +21,9 @@ def written(run: Run, table: str, rows: list[Row]) -> None:
 
 
 def _blank(kind: pa.DataType) -> object:
-    return "" if pa.types.is_string(kind) else [] if pa.types.is_list(kind) else 0
+    return (
+        "" if pa.types.is_string(kind) else [] if pa.types.is_list(kind) else False if pa.types.is_boolean(kind) else 0
+    )
 
 
 @pytest.fixture
@@ -29,15 +33,18 @@ def labelled(run: Run) -> Run:
     written(run, "queries", [{"tenant": "x", "query_id": name, "split": split} for name, split in splits.items()])
     pairs = [
         ("t1", "c1", "judge", 0.6),
-        ("t1", "c2", "human", 0.1),
+        ("t1", "c2", "human", 1.0),
         ("a", "c1", "judge", 0.9),
         ("b", "c1", "judge", 0.2),
     ]
     key = [{"tenant": "x", "query_id": query, "chunk_id": chunk} for query, chunk, *_ in pairs]
-    written(run, "qrels", [row | {"relevance": 1, "source": pair[2]} for row, pair in zip(key, pairs, strict=True)])
-    verdicts = [row | {"relevant": True, "probability": pair[3]} for row, pair in zip(key, pairs, strict=True)]
-    written(run, "verdicts", verdicts)
-    triplet = {"tenant": "x", "query_id": "a", "positive_id": "c1", "source": "pooled", "split": "train"}
+    labels = [
+        row | {"relevance": 1, "source": source, "weight": weight}
+        for row, (*_, source, weight) in zip(key, pairs, strict=True)
+    ]
+    uncertain = {"tenant": "x", "query_id": "t2", "chunk_id": "c1", "relevance": None, "source": "judge", "weight": 0.4}
+    written(run, "qrels", [*labels, uncertain])
+    triplet = {"tenant": "x", "query_id": "a", "positive_id": "c1", "source": "pooled", "split": "train", "weight": 0.9}
     written(run, "triplets", [triplet])
     return run
 
@@ -55,6 +62,7 @@ def test_yield_and_mean_probability_are_those_of_the_positives(labelled: Run) ->
     assert training["precision"] == pytest.approx(0.9)
     assert {row["basis"] for row in found.values()} == {"judge's probabilities"}
     assert {row["precision_low"] for row in found.values()} == {None}
+    assert (test["uncertain"], training["uncertain"]) == (1, None)
 
 
 def test_a_positive_without_a_probability_leaves_the_precision_unknown(labelled: Run) -> None:
@@ -64,14 +72,35 @@ def test_a_positive_without_a_probability_leaves_the_precision_unknown(labelled:
     assert (rows_of(labelled)["test labels"]["precision"], rows_of(labelled)["test labels"]["basis"]) == (None, None)
 
 
-def test_a_review_replaces_the_estimate(labelled: Run) -> None:
-    measured = {"precision": 0.7, "precision_low": 0.6, "precision_high": 0.8}
-    written(
-        labelled, "validation", [measured, {"tenant": "x", "precision": 0.1}, {"retriever": "bm25", "precision": 0.1}]
-    )
-    for row in rows_of(labelled).values():
-        assert (row["precision"], row["precision_low"], row["precision_high"]) == (0.7, 0.6, 0.8)
-        assert row["basis"] == "review"
+def reviewed(run: Run, relevance: list[int], weights: list[float]) -> Run:
+    """A run with as many test positives, all of them reviewed."""
+    key = [{"tenant": "x", "query_id": f"t{number}", "chunk_id": "c"} for number in range(len(relevance))]
+    written(run, "queries", [{"tenant": "x", "query_id": row["query_id"], "split": "test"} for row in key])
+    written(run, "qrels", [row | {"relevance": 1, "source": "judge", "weight": 0.9} for row in key])
+    written(run, "triplets", [])
+    answers = zip(key, relevance, strict=True)
+    written(run, "reviews", [row | {"reviewer": "ann", "relevance": label} for row, label in answers])
+    written(run, "review_sample", [row | {"weight": weight} for row, weight in zip(key, weights, strict=True)])
+    return run
+
+
+def test_a_review_of_the_set_replaces_the_estimate(run: Run) -> None:
+    row = rows_of(reviewed(run, [1] * 6 + [0] * 4, [1.0] * 10))["test labels"]
+    assert (row["precision"], row["basis"]) == (0.6, "10 reviewed")
+    low, high = (float(bound[0]) for bound in wilson(np.array([6]), np.array([10])))
+    assert (row["precision_low"], row["precision_high"]) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_sampling_weights_count_and_widen_the_interval(run: Run) -> None:
+    row = rows_of(reviewed(run, [1] * 6 + [0] * 4, [1.0] * 6 + [3.0] * 4))["test labels"]
+    assert row["precision"] == pytest.approx(6 / 18)
+    even = rows_of(reviewed(run, [1] * 6 + [0] * 12, [1.0] * 18))["test labels"]
+    assert row["precision_high"] - row["precision_low"] > even["precision_high"] - even["precision_low"]
+
+
+def test_few_reviews_do_not_replace_it(run: Run) -> None:
+    row = rows_of(reviewed(run, [1] * 9, [1.0] * 9))["test labels"]
+    assert (row["precision"], row["precision_low"], row["basis"]) == (pytest.approx(0.9), None, "judge's probabilities")
 
 
 def test_a_run_without_labels_has_no_label_sets(run: Run) -> None:

@@ -23,8 +23,9 @@ from darklode.pipeline.report.label_sets import label_sets
 from darklode.pipeline.report.statistic import Statistic
 from darklode.pipeline.validate.gate import GATE_STAGE, gate
 from darklode.pipeline.validate.stage import is_stale
+from darklode.schemas.label_tables import QRELS, VERDICTS
 from darklode.schemas.settings import Settings, ValidationSettings
-from darklode.schemas.tables import QRELS, TABLES, VERDICTS
+from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
 from helpers.reviewed_run import answer, answered, honest, key_of, pairs, put_run, sampled
 from helpers.reviewed_run import validated as validate_run

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
-from darklode.schemas.tables import CHUNKS, MINED_TABLES, QRELS, QUERIES, TRIPLETS
+from darklode.schemas.label_tables import QRELS, TRAINING_LABELS
+from darklode.schemas.tables import CHUNKS, MINED_TABLES, QUERIES, TRIPLETS
 from helpers.runs import execute, put, read
 
 MINED_TEST = next(table for table in MINED_TABLES if table.name == "mined_test")
@@ -38,12 +39,13 @@ def test_a_judged_query_shares_a_positive_or_a_copy_of_one(run: Run) -> None:
     base = {"tenant": "t", "source": "judge"}
     given = [base | {"query_id": q, "chunk_id": c, "relevance": label} for q, c, label in labels]
     put(run, "qrels", rows(QRELS, given))
+    put(run, "training_labels", rows(TRAINING_LABELS, [row for row in given if row["query_id"] in ("train", "val")]))
     put(
         run,
         "triplets",
         rows(TRIPLETS, [triplet("train", "c1", "Guide\none", "train"), triplet("val", "c1", "one", "val")]),
     )
-    execute(run, HELD_OUT.reading("queries", "qrels", "chunks"), held_out)
+    execute(run, HELD_OUT.reading("queries", "qrels", "training_labels", "chunks"), held_out)
     assert told(run) == {
         ("t", "val", "validation", True),
         ("t", "copies", "test", True),

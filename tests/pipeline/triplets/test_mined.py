@@ -48,6 +48,7 @@ def test_a_triplet_has_the_texts_of_its_pair(run: Run) -> None:
         "negatives": ["othe"],
         "positive_score": 0.5,
         "negative_scores": [0.25],
+        "weight": None,
         "source": "relevance_multi_hop",
         "via_query_id": "v",
         "date": DAY,

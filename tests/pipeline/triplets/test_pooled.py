@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import darklode.pipeline.triplets.pooled
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Tables
 from darklode.pipeline.base.chunk_texts import view
-from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
+from darklode.schemas.label_tables import QRELS, TRAINING_LABELS
 from darklode.schemas.settings import TripletSettings
-from darklode.schemas.tables import CHUNKS, POOL, QRELS, QUERIES, RANKINGS, TRIPLETS, VERDICTS
+from darklode.schemas.tables import CHUNKS, POOL, QUERIES, RANKINGS, TRIPLETS
 from helpers.elsewhere import Elsewhere
 from helpers.runs import execute, put
 
@@ -44,7 +44,18 @@ class World:
     probabilities: dict[tuple[str, str], float | None] = field(default_factory=dict)
     people: set[tuple[str, str]] = field(default_factory=set)
     documents: dict[str, str] = field(default_factory=dict)
-    doubts: dict[tuple[str, str], Row] = field(default_factory=dict)
+    doubts: set[tuple[str, str]] = field(default_factory=set)
+    certain_from: float = 0.5
+
+    def weight(self, query: str, chunk: str) -> float | None:
+        """A label without a probability that its log-probabilities contradict has the weight 0."""
+        if (query, chunk) in self.people:
+            return float(self.labels[query, chunk] > 0)
+        return 0.0 if (query, chunk) in self.doubts else self.probabilities.get((query, chunk))
+
+    def is_certain(self, query: str, chunk: str) -> bool:
+        weight = self.weight(query, chunk)
+        return (query, chunk) in self.people or weight is None or weight >= self.certain_from
 
     def document(self, chunk: str) -> str:
         return self.documents.get(chunk, chunk)
@@ -89,7 +100,7 @@ def world(number: int) -> World:
 
 def lay(run: Run, worlds: dict[str, World]) -> None:
     """Write the worlds' tables, a tenant each, rows in no particular order."""
-    chunks, queries, rankings, pool, qrels, verdicts = [], [], [], [], [], []
+    chunks, queries, rankings, pool, qrels, training_labels = [], [], [], [], [], []
     for tenant, made in worlds.items():
         own: Row = {"tenant": tenant}
         for chunk, text in made.texts.items():
@@ -114,17 +125,18 @@ def lay(run: Run, worlds: dict[str, World]) -> None:
                 pool.append(own | candidate | {"fused_score": float(scores[chunk])})
         for (query, chunk), label in made.labels.items():
             source = "human" if (query, chunk) in made.people else "judge"
-            pair = own | {"query_id": query, "chunk_id": chunk}
-            qrels.append(pair | {"relevance": label, "source": source})
-            said = {"judge_id": "j", "relevant": label > 0, "probability": made.probabilities.get((query, chunk))}
-            verdicts.append(pair | said | made.doubts.get((query, chunk), {}))
+            pair = own | {"query_id": query, "chunk_id": chunk, "source": source, "weight": made.weight(query, chunk)}
+            qrels.append(pair | {"relevance": label})
+            if made.splits[query] != "test":
+                is_uncertain = label > 0 and not made.is_certain(query, chunk)
+                training_labels.append(pair | {"relevance": None if is_uncertain else label})
     tables = (
         (CHUNKS, chunks),
         (QUERIES, queries),
         (RANKINGS, rankings),
         (POOL, pool),
         (QRELS, qrels),
-        (VERDICTS, verdicts),
+        (TRAINING_LABELS, training_labels),
     )
     for table, rows in tables:
         random.Random(1).shuffle(rows)
@@ -133,7 +145,7 @@ def lay(run: Run, worlds: dict[str, World]) -> None:
 
 def made(run: Run, worlds: dict[str, World], *, apart: bool = False, **options: object) -> Manifest:
     lay(run, worlds)
-    chosen = TripletSettings.model_validate({"min_letters": 0} | options)
+    chosen = TripletSettings.model_validate(options)
     return execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, chosen, apart=apart))
 
 
@@ -150,14 +162,13 @@ def learned(world: World, query: str, relevant: list[str], chosen: TripletSettin
     def likely(chunk: str) -> bool:
         if world.texts[chunk] in held:
             return False
-        said = world.probabilities.get((query, chunk))
-        return (query, chunk) in world.people or said is None or said >= chosen.min_probability
+        return world.is_certain(query, chunk)
 
     def best(chunk: str) -> tuple[bool, int, float, float, str]:
-        said = world.probabilities.get((query, chunk))
+        weight, is_human = world.weight(query, chunk), (query, chunk) in world.people
+        grade = world.labels[query, chunk] if world.is_certain(query, chunk) else 1
         fused = float(world.fused(query)[chunk])
-        people = (query, chunk) in world.people
-        return not people, -world.labels[query, chunk], 0 if said is None else -1 - said, -fused, chunk
+        return not is_human, -grade, 0 if weight is None else -1 - weight, -fused, chunk
 
     copies: dict[str, list[str]] = {}
     for chunk in relevant:
@@ -166,7 +177,7 @@ def learned(world: World, query: str, relevant: list[str], chosen: TripletSettin
     ranked = sorted(filter(likely, chosen_copies), key=best)
     if chosen.keep_best and not ranked:
         unlikely = [chunk for chunk in chosen_copies if world.texts[chunk] not in held]
-        ranked = sorted((c for c in unlikely if world.probabilities.get((query, c)) is not None), key=best)[:1]
+        ranked = sorted((chunk for chunk in unlikely if world.weight(query, chunk)), key=best)[:1]
     return ranked[: chosen.max_positives] if chosen.max_positives else ranked
 
 
@@ -215,6 +226,7 @@ def expected(tenant: str, world: World, chosen: TripletSettings, *, apart: bool)
                 "positive_score": score,
                 "negative_scores": [float(scores[chunk]) for chunk in negatives],
                 "source": "pooled",
+                "weight": world.weight(query, positive),
                 "via_query_id": None,
                 "date": None,
                 "tier": None,
@@ -232,18 +244,20 @@ def without_ids(rows: list[Row]) -> list[Row]:
     first=st.integers(0, 2**32),
     num_negatives=st.sampled_from([1, 2, 5, 16]),
     relative_margin=st.sampled_from([0.0, 0.05, 0.3, 1.0]),
-    min_probability=st.sampled_from([0.0, 0.5, 1.0]),
+    certain_from=st.sampled_from([0.0, 0.5, 1.0]),
     max_positives=st.sampled_from([0, 1, 3]),
     keep_best=st.booleans(),
     allow_same_document_negatives=st.booleans(),
     apart=st.booleans(),
 )
 def test_triplets_are_those_of_a_literal_reading(
-    first: int, apart: bool, tmp_path_factory: pytest.TempPathFactory, **options: Any
+    first: int, apart: bool, certain_from: float, tmp_path_factory: pytest.TempPathFactory, **options: Any
 ) -> None:
     """Ten worlds at a time, each a tenant of its own: what one would take from another shows."""
-    chosen = TripletSettings(**{"min_letters": 0} | options)
+    chosen = TripletSettings(**options)
     worlds = {f"t{number}": world(first + number) for number in range(10)}
+    for made_world in worlds.values():
+        made_world.certain_from = certain_from
     run = Run(str(tmp_path_factory.mktemp("triplets")))
     manifest = made(run, worlds, apart=apart, **options)
     rows = written(run)
@@ -266,7 +280,7 @@ def test_shards_elsewhere_make_the_same_parts(run: Run, tmp_path: Path, monkeypa
     lay(run, worlds)
 
     def work(tables: Tables, output: Output) -> None:
-        triplets(tables, output, TripletSettings(min_letters=0), apart=True, spread=elsewhere)
+        triplets(tables, output, TripletSettings(), apart=True, spread=elsewhere)
 
     there = execute(run, TRIPLETS_STAGE, work)
     assert there.outputs == here.outputs
@@ -369,7 +383,7 @@ def test_passages_are_what_the_judge_reads_or_plain_text(run: Run, form: str, pa
     chunks = run.tables("chunks").read("chunks").to_pylist()
     named = {"c00": {"title": "Guide", "heading": "Setup"}, "c01": {"title": "Guide"}}
     put(run, "chunks", pa.Table.from_pylist([row | named.get(row["chunk_id"], {}) for row in chunks], CHUNKS.schema))
-    chosen = TripletSettings.model_validate({"num_negatives": 1, "text_form": form, "min_letters": 0})
+    chosen = TripletSettings.model_validate({"num_negatives": 1, "text_form": form})
     execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, chosen, apart=False))
     (row,) = written(run)
     assert [row["positive"], *row["negatives"]] == passages
@@ -393,7 +407,7 @@ def test_copies_share_the_label_of_people_and_the_best_one_of_the_judge(run: Run
     manifest = made(run, {"t": world})
     assert [(row["positive_id"], row["negatives"]) for row in written(run)] == [("c03", ["one"])]
     assert manifest.funnel[0].dropped == {
-        "less likely than triplets.min_probability": 0,
+        "uncertain by labels.training_precision": 0,
         "beyond triplets.max_positives": 0,
         "same text as another positive of the query": 1,
         "people labelled the same text not relevant": 1,
@@ -429,38 +443,24 @@ def likely(**probabilities: float | None) -> World:
 
 
 def test_a_positive_that_the_judge_thinks_unlikely_is_not_learned_from_and_counted(run: Run) -> None:
-    manifest = made(run, {"t": likely(c00=0.69, c01=0.7, c02=None, c03=0.1)}, min_probability=0.7)
+    manifest = made(run, {"t": likely(c00=0.49, c01=0.5, c02=None, c03=0.1)})
     assert [row["positive_id"] for row in written(run)] == ["c01", "c02"]
     (step,) = manifest.funnel
     assert (step.rows_in, step.rows_out) == (4, 2)
-    assert step.dropped == {"less likely than triplets.min_probability": 2, "beyond triplets.max_positives": 0}
+    assert step.dropped == {"uncertain by labels.training_precision": 2, "beyond triplets.max_positives": 0}
 
 
 @pytest.mark.parametrize(("keep_best", "positives"), [(True, ["c01"]), (False, [])])
 def test_a_query_whose_positives_are_all_unlikely_keeps_its_best(
     run: Run, keep_best: bool, positives: list[str]
 ) -> None:
-    """A label without a probability that its log-probabilities contradict is never the best."""
+    """A label that its log-probabilities contradict is never the best."""
     world = likely(c00=0.4, c01=0.45, c02=None, c03=0.1)
-    world.doubts = {("q", "c02"): {"contradicted": True}}
+    world.doubts = {("q", "c02")}
     manifest = made(run, {"t": world}, keep_best=keep_best)
     assert [row["positive_id"] for row in written(run)] == positives
-    unlikely = manifest.funnel[0].dropped["less likely than triplets.min_probability"]
+    unlikely = manifest.funnel[0].dropped["uncertain by labels.training_precision"]
     assert unlikely + len(positives) == 4
-
-
-def test_a_positive_that_its_log_probabilities_do_not_favour_is_not_learned_from(run: Run) -> None:
-    """At 0 nothing is asked of the probability; people's labels stand."""
-    doubted = likely(c00=None, c01=None, c02=None, c03=None)
-    contradicted, tied = {"contradicted": True}, {"no_probability": TIED_REASON}
-    doubted.doubts = {("q", "c00"): contradicted, ("q", "c01"): tied, ("q", "c02"): {"contradicted": False}}
-    doubted.doubts["q", "c03"] = contradicted
-    doubted.people = {("q", "c03")}
-    manifest = made(run, {"t": doubted}, min_probability=0.1)
-    assert sorted(row["positive_id"] for row in written(run)) == ["c02", "c03"]
-    assert manifest.funnel[0].dropped["less likely than triplets.min_probability"] == 2
-    made(run, {"t": doubted}, min_probability=0)
-    assert len(written(run)) == 4
 
 
 def test_the_best_positives_of_a_query_are_learned_from_and_the_rest_is_counted(run: Run) -> None:
@@ -515,33 +515,3 @@ def test_blocks_and_threads_change_no_byte(run: Run, monkeypatch: pytest.MonkeyP
     assert made(run, worlds).outputs == whole.outputs
     assert (written(run), len(rows) > 14) == (rows, True)
     assert run.tables("triplets").read("triplets").schema.equals(TRIPLETS.schema)
-
-
-SHORT = [
-    "Inference",
-    "## Training a model with several workers",
-    "[Inference](serve/inference.md)",
-    "- https://a.example/b",
-]
-LONG = [
-    "Set num_gpus=1 here.",
-    "## Inference\n\nServe a trained model.",
-    "See [the guide](a.md) to serve models.",
-    "推論を実行する",
-]
-
-
-def test_a_bare_heading_or_link_is_no_positive_unless_people_say_so(run: Run) -> None:
-    chunks = [f"c{number:02d}" for number in range(len(SHORT) + len(LONG))]
-    given = simple(dict.fromkeys(chunks, 1), depth=8, texts=dict(zip(chunks, [*SHORT, *LONG], strict=True)))
-    reason = "shorter than triplets.min_letters"
-    manifest = made(run, {"t": given}, min_letters=15, max_positives=0)
-    assert sorted(row["positive"] for row in written(run)) == sorted(LONG)
-    assert manifest.funnel[0].dropped[reason] == len(SHORT)
-    assert not {text for row in written(run) for text in row["negatives"]} & {*SHORT, *LONG}
-    made(run, {"t": given}, min_letters=15, max_positives=3)
-    assert [row["positive"] for row in written(run)] == LONG[:3], "what is left out takes no other positive's place"
-    assert reason not in made(run, {"t": given}, min_letters=0).funnel[0].dropped
-    given.people = {("q", chunk) for chunk in chunks}
-    made(run, {"t": given}, min_letters=15, max_positives=0)
-    assert len(written(run)) == len(chunks)

@@ -13,8 +13,9 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.strata import MIN_PER_STRATUM
+from darklode.schemas.label_tables import UNJUDGED, VERDICTS
 from darklode.schemas.settings import ReviewSettings
-from darklode.schemas.tables import POOL, UNJUDGED, VERDICTS
+from darklode.schemas.tables import POOL
 from helpers.runs import execute, put, read
 
 NAMES = ("bm25", "dense", "lsa")

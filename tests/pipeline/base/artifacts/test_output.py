@@ -11,7 +11,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
 from darklode.pipeline.base.artifacts.parquet_writer import encode
-from darklode.schemas.tables import QRELS, QUERIES, TABLES
+from darklode.schemas.label_tables import QRELS
+from darklode.schemas.tables import QUERIES, TABLES
 from helpers.runs import execute, read
 from helpers.staged import STAGE, UNITS, build, fail, qrels, state
 

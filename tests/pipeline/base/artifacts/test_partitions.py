@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Part, Run, Stage, Tables
-from darklode.schemas.tables import QRELS, TRIPLETS
+from darklode.schemas.label_tables import QRELS
+from darklode.schemas.tables import TRIPLETS
 from helpers.runs import Work, execute
 from helpers.staged import STAGE, qrels
 

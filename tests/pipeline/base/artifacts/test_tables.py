@@ -9,7 +9,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.schemas.tables import QRELS, QUERIES
+from darklode.schemas.label_tables import QRELS
+from darklode.schemas.tables import QUERIES
 from helpers.runs import put
 from helpers.staged import build
 

@@ -8,7 +8,7 @@ from beir.datasets.data_loader import GenericDataLoader
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.export.formats import export
-from darklode.schemas.tables import QRELS
+from darklode.schemas.label_tables import QRELS
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, TENANTS, finished_run
 from helpers.runs import put
 

@@ -6,7 +6,7 @@ from datasets import Dataset, config, get_dataset_config_names, get_dataset_spli
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.export.formats import export
-from darklode.schemas.tables import QRELS
+from darklode.schemas.label_tables import QRELS
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, TENANTS, finished_run
 from helpers.runs import put
 
