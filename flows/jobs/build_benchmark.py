@@ -11,7 +11,7 @@ from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.preflight import build_checks, check_flow
-from darklode.flows.runs import output_run, write_run
+from darklode.flows.runs import benchmark_preset, output_run, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.card import document
@@ -60,9 +60,9 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
         estimate: stop before the judge, and estimate time and cost of judging from a sample of calls.
         config: settings file with paths, as `darklode init` writes it, on the machine that runs the job.
     """
-    project = read_project(config, preset)
-    resolved = load_settings(project.preset, config, values=settings)
+    project = read_project(config, preset, default="")
     docs, queries, out = project.place("docs", docs), project.place("queries", queries), project.place("out", out)
+    resolved = load_settings(project.preset or benchmark_preset(out), config, values=settings)
     check_flow(lambda: build_checks(docs, queries, out, resolved))
     run = output_run(out, BenchmarkInputs)
     with run.lock(), spread_over(resolved.runner, run) as spread:

