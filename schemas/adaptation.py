@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.schemas.section import Section, Share
+from darklode.schemas.section import Section
 from darklode.schemas.shared import (
     AllowSameDocumentNegatives,
     LearningRates,
@@ -54,11 +54,6 @@ class AdaptSettings(Section):
     )
     sources: tuple[str, ...] = Field(
         (), description="Triplet sources to train on, such as pooled or click_one_hop. Empty: all."
-    )
-    min_probability: Share = Field(
-        0.0,
-        description="Minimum probability of a training positive, by the column weight of training_labels. Positives "
-        "without one are kept.",
     )
     positives_per_query: Literal["one", "all"] = Field(
         "one", description="Per epoch, use one randomly drawn positive of each query, or all of them."

@@ -199,11 +199,6 @@ TextForm = Literal["title_heading_text", "text"]
 class TripletSettings(Section):
     """Training triplets: positives and mined hard negatives."""
 
-    keep_best: bool = Field(
-        True,
-        description="Keep a query's most probable positive even if all of its positives are uncertain by "
-        "labels.training_precision.",
-    )
     max_positives: int = Field(
         5, ge=0, description="Maximum number of positives per query, most probable first. 0: all."
     )

@@ -122,7 +122,7 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
         Step(HEADROOM_STAGE, call(measure_headroom, base)),
         Step(
             TRAIN_STAGE,
-            call(train, adapt.but("tenant", "sources", "min_probability", "unjudged_budget"), base, seed=seed),
+            call(train, adapt.but("tenant", "sources", "unjudged_budget"), base, seed=seed),
         ),
         Step(ADAPTER_TEST_STAGE, call(rank_test_queries, adapt.only(*METHOD), base)),
         Step(UNJUDGED_STAGE, call(judge_unjudged, adapt.unjudged_budget, judges), lambda: contents(base)),
@@ -139,7 +139,7 @@ def pairs_step(base: BaseEncoder, settings: Settings) -> Step:
     learned = list(base.start.learned) if base.start else []
     return Step(
         PAIRS_STAGE,
-        call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability"), learned),
+        call(adaptation_pairs, settings.adapt.only("tenant", "sources"), learned),
         lambda: contents(base) | ({"what was learned before": key_of(learned)} if learned else {}),
         untracked=("learned",),
         source=base.sources,

@@ -88,7 +88,7 @@ def steps(
     base: BaseEncoder, settings: Settings, methods: list[str], seeds: int, judges: UnjudgedJudges = NO_JUDGES
 ) -> list[Step]:
     """The steps in data order; without judges, unjudged results stay unjudged."""
-    adapt_settings = settings.adapt.but("tenant", "sources", "min_probability", "method", "unjudged_budget")
+    adapt_settings = settings.adapt.but("tenant", "sources", "method", "unjudged_budget")
     measuring = settings.evaluate.only("n_resamples", "permutations")
     return [
         pairs_step(base, settings),

@@ -92,7 +92,7 @@ def _trainer(settings: Settings) -> GridTrainer:
         return DualTowerTrainer(settings.dual, settings.adapt.only("lora_rank", "lora_alpha", "target_modules"))
     from darklode.pipeline.laws.adapt_trainer import AdapterTrainer
 
-    return AdapterTrainer(settings.adapt.but("tenant", "sources", "min_probability", "unjudged_budget"))
+    return AdapterTrainer(settings.adapt.but("tenant", "sources", "unjudged_budget"))
 
 
 def _encoders(bases: Sequence[BaseEncoder]) -> dict[str, str]:

@@ -89,7 +89,7 @@ def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
     return [
         Step(
             PAIRS_STAGE,
-            call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability")),
+            call(adaptation_pairs, settings.adapt.only("tenant", "sources")),
             lambda: contents(base),
             source=base.sources,
         ),

@@ -101,7 +101,7 @@ def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Sett
         ),
         Step(
             PAIRS_STAGE,
-            call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability")),
+            call(adaptation_pairs, settings.adapt.only("tenant", "sources")),
             lambda: contents(base),
             source=sources,
         ),

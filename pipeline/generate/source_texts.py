@@ -72,7 +72,7 @@ def sample_texts(source: TrainingSource, output: Output, *, max_texts: int, seed
     n_sampled = 0
     for tenant in tenants:
         with chunk_tables.connect() as connection:
-            connection.register("labels", _real_queries(source.labels(tenant, (), 0.0)))
+            connection.register("labels", _real_queries(source.labels(tenant)))
             documents = connection.sql(DOCUMENTS_SQL, params={"tenant": tenant}).to_arrow_table()
             parameters = {"tenant": tenant, "seed": str(seed), "texts": max_texts}
             sampled = connection.sql(SAMPLED_TEXTS_SQL, params=parameters).to_arrow_table()

@@ -135,7 +135,7 @@ def entropies(
                 rows = pa.concat_tables([CONTRASTIVE_ENTROPY.empty(), *pieces]).combine_chunks()
                 output.write(CONTRASTIVE_ENTROPY.name, rows)
                 output.write(ENTROPY_MEANS.name, means(rows, seed))
-        n_positives += int((source.labels(tenant, (), 0.0)["relevance"].to_numpy() > 0).sum())
+        n_positives += int((source.labels(tenant)["relevance"].to_numpy() > 0).sum())
         n_measured += output.read_unit(unit, CONTRASTIVE_ENTROPY.name).num_rows
     dropped = {UNMEASURED_REASON: n_positives - n_measured} if n_positives > n_measured else {}
     output.count(
@@ -172,7 +172,7 @@ def measure_shard(shard: EntropyShard) -> Pieces:
     """Yield the rows of `contrastive_entropy` of a shard, a table per block of `QUERIES_PER_BLOCK` queries."""
     frozen = shard.system.base.index_of_texts(_searched_texts(shard.source, shard.tenant))
     queries = _queries(shard.source, shard.tenant).slice(shard.first, shard.last - shard.first).combine_chunks()
-    query_set = _query_set(queries, shard.source.labels(shard.tenant, (), 0.0), frozen)
+    query_set = _query_set(queries, shard.source.labels(shard.tenant), frozen)
     query_index, text_row = query_set.label_rows(frozen, query_set.labels)
     labels = query_set.labels.combine_chunks().append_column("position", pa.array(frozen.position_of[text_row]))
     order = np.argsort(query_index, kind="stable")

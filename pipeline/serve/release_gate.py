@@ -103,7 +103,7 @@ def fall_summary(above: Mapping[str, Any]) -> str:
 
 def _test_queries(index: TenantIndex, learned: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """Labelled test queries without near duplicates in the training data (query_id, text, group), and their labels."""
-    queries, labels = index.source.queries(index.tenant), index.source.labels(index.tenant, (), 0.0)
+    queries, labels = index.source.queries(index.tenant), index.source.labels(index.tenant)
     labelled_ids = labels.filter(pc.greater(labels["relevance"], 0))["query_id"].combine_chunks()
     test_rows = queries.filter(pc.and_(pc.equal(queries["split"], "test"), pc.is_in(queries["query_id"], labelled_ids)))
     texts = [*test_rows["text"].to_pylist(), *learned]

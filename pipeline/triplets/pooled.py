@@ -97,7 +97,7 @@ def triplets(
 
     Chunks with the same text share a label and make one positive. Positives in order: human labels, then grade,
     probability and fused score; at most `max_positives` per query. Uncertain positives are dropped, except the best of
-    a query that has no other (`keep_best`). With `apart`, positives that answer a test query and, in training, a
+    a query that has no other. With `apart`, positives that answer a test query and, in training, a
     validation query are dropped, too.
 
     Negatives, hardest first: pool members judged not relevant; then chunks beyond the pool whose fused score is below
@@ -140,7 +140,7 @@ def make_triplets(share: TripletShard) -> Pieces:
         connection.execute(TEXTS_SQL)
         connection.execute(HELD_OUT_TEXTS_SQL, {"apart": share.apart})
         connection.execute(LABELLED_CHUNKS_SQL)
-        connection.execute(RELEVANT_TEXTS_SQL, {"keep_best": settings.keep_best})
+        connection.execute(RELEVANT_TEXTS_SQL)
         connection.execute(POSITIVES_SQL, {"margin": settings.relative_margin, "max_positives": settings.max_positives})
         connection.execute(RELEVANT_DOCUMENTS_SQL, {"same_document": settings.allow_same_document_negatives})
         for statement in (JUDGED_NEGATIVES_SQL, MINED_CANDIDATES_SQL, NEGATIVES_SQL):

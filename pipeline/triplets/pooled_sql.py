@@ -47,7 +47,7 @@ LABELLED_CHUNKS_SQL = """
 _BEST_FIRST_SQL = "source, relevance DESC, weight DESC NULLS LAST, fused_score DESC, chunk_id"
 
 # One row per relevant text: duplicates share one label, human before judge, relevant before not relevant. A query all
-# of whose positives are unlikely keeps its best one (`keep_best`): one weak positive per query teaches more than none.
+# of whose positives are unlikely keeps its best one: one weak positive per query teaches more than none.
 RELEVANT_TEXTS_SQL = f"""
     CREATE TEMP TABLE relevant_texts AS
     WITH distinct_texts AS (
@@ -65,7 +65,7 @@ RELEVANT_TEXTS_SQL = f"""
         FROM distinct_texts WHERE relevance > 0
     ), usable_texts AS (
         SELECT * EXCLUDE (has_likely, text_rank) REPLACE (
-            unlikely AND NOT ($keep_best AND NOT has_likely AND NOT held_out AND text_rank = 1
+            unlikely AND NOT (NOT has_likely AND NOT held_out AND text_rank = 1
                               AND weight > 0) AS unlikely
         ) FROM ranked_texts
     )

@@ -59,7 +59,7 @@ def test_at_80_columns_no_word_is_broken_and_no_line_is_longer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module.console, "width", 80)
-    reason = "less likely than triplets.min_probability 389"
+    reason = "uncertain by labels.training_precision 389"
     counts = {"step": ["ingest.documents", "answers"], "in": [41_813, 338], "out": [726_039, 255]}
     show(
         pa.table(counts | {"of": ["rows", "queries with a positive"], "dropped": [reason, "no positive found 80"]}),
@@ -69,7 +69,7 @@ def test_at_80_columns_no_word_is_broken_and_no_line_is_longer(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     words = " ".join(lines).split()
-    assert {"ingest.documents", "726,039", "triplets.min_probability", "positive", "hardest", "[b]"} <= set(words)
+    assert {"ingest.documents", "726,039", "labels.training_precision", "positive", "hardest", "[b]"} <= set(words)
 
 
 def test_lines_say_what_starts_and_ends_and_how_far_it_is_now_and_then(

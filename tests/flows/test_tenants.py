@@ -69,7 +69,7 @@ def given(folder: Path, rows: Rows, tenants: list[str]) -> Path:
 
 def run_of(folder: Path, seed: int, tenants: list[str], assignments: list[str]) -> Run:
     docs, queries = sources(seed)
-    given_to_all = ["evaluate.n_resamples=20", "chunk.size=150", "triplets.min_probability=0"]
+    given_to_all = ["evaluate.n_resamples=20", "chunk.size=150", "labels.training_precision=0"]
     settings = load_settings(assignments=[*given_to_all, *assignments])
     places = given(folder / "docs", docs, tenants), given(folder / "queries", queries, tenants)
     build_without_prefect(folder / "run", *places, settings)

@@ -30,6 +30,7 @@ from darklode.schemas.settings import CacheSettings, Settings
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
 from helpers.tiny_bert import tiny_bert
+from helpers.training_labels import put_training_labels
 
 TENANT = "acme"
 SIDES = {"train": 40, "validation": 12, "test": 16}
@@ -90,6 +91,7 @@ def build_to_adapt(folder: Path, sides: dict[str, int] = SIDES, tenant: str = TE
         put(run, name, TABLES[name].rows(rows))
     for name, listed in (("chunks", chunks), ("triplets", triplets)):
         put(run, name, pa.Table.from_pylist(listed, schema=TABLES[name].schema))
+    put_training_labels(run)
     write_run(run, BenchmarkInputs(docs="docs", queries="queries"), settings_for(folder.parent))
     return run
 
@@ -99,7 +101,7 @@ def of_tenants(folder: Path, words: Mapping[str, str], sides: dict[str, int] = S
     run, rows = Run(str(folder / "both")), defaultdict[str, list[pa.Table]](list)
     for place, (tenant, word) in enumerate(words.items()):
         one = build_to_adapt(folder / f"tenant-{place}", sides, tenant)
-        for name in ("queries", "chunks", "qrels", "verdicts", "triplets"):
+        for name in ("queries", "chunks", "qrels", "training_labels", "verdicts", "triplets"):
             table = one.tables(name).read(name)
             if "text" in table.column_names and word:
                 column = table.schema.get_field_index("text")

@@ -12,6 +12,7 @@ from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
 from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
+from helpers.training_labels import put_training_labels
 
 TOPICS = "password invoice webhook export refund login billing token".split()
 TENANTS = ("acme", "b/irch")
@@ -58,7 +59,8 @@ def build_of(folder: Path) -> Run:
     ]  # fmt: skip
     for name, rows in (("chunks", chunks), ("queries", queries), ("qrels", qrels), ("triplets", triplets)):
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
-    execute(run, HELD_OUT.reading("queries", "qrels", "chunks"), held_out)
+    put_training_labels(run)
+    execute(run, HELD_OUT.reading("queries", "qrels", "training_labels", "chunks"), held_out)
     execute(run, BUILD_STAGE, of_a_build)
     return run
 

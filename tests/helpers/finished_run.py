@@ -55,7 +55,7 @@ def _stage(run: Run, name: str, tables: Mapping[str, Rows], step: FunnelStep, *,
 
 def _by_split(table: str, rows: Rows) -> dict[str, Rows]:
     """Rows by the folder that the stages give them: that of their query's split."""
-    if table not in {"queries", "qrels", "triplets"}:
+    if table not in {"queries", "qrels", "training_labels", "triplets"}:
         return {"": rows}
     of = dict(zip(QUERY_IDS, SPLITS, strict=True))
     return {split: [row for row in rows if of[str(row["query_id"])] == split] for split in dict.fromkeys(SPLITS)}
@@ -72,7 +72,7 @@ _STAGES: dict[str, tuple[tuple[str, ...], _Step]] = {
     "pool": (("pool",), ("queries", 4, "candidates", 16, {})),
     "calibrate": (("human_labels", "calibration", "reliability"), ("rows", 2, "rows", 2, {})),
     "judge": (("verdicts", "panel_verdicts"), ("pairs", 17, "verdicts", 17, {})),
-    "label": (("qrels",), ("verdicts", 17, "labels", 16, {"unreadable": 1})),
+    "label": (("qrels", "training_labels"), ("verdicts", 17, "labels", 16, {"unreadable": 1})),
     "triplets": (("triplets",), ("positives", 6, "triplets", 4, {"test": 2})),
     "held_out": (("held_out",), ("held-out queries with a positive", 2, "queries", 2, {})),
     "audit": (("audit_retrievers", "audit_overlap"), ("positives", 6, "positives", 6, {})),
@@ -167,7 +167,13 @@ def _verdicts(tenant: str) -> Rows:
 
 
 def _qrels(tenant: str) -> Rows:
-    return [key | {"relevance": _relevance(query, chunk), "source": "judge"} for key, query, chunk in _pairs(tenant)]
+    label = {"source": "judge", "weight": 0.7}
+    return [key | label | {"relevance": _relevance(query, chunk)} for key, query, chunk in _pairs(tenant)]
+
+
+def _training_labels(tenant: str) -> Rows:
+    splits = dict(zip(QUERY_IDS, SPLITS, strict=True))
+    return [row for row in _qrels(tenant) if splits[str(row["query_id"])] != "test"]
 
 
 def _triplets(tenant: str) -> Rows:
@@ -185,6 +191,7 @@ def _triplets(tenant: str) -> Rows:
             "negatives": [texts[chunk] for chunk in negatives],
             "positive_score": FUSED[positive],
             "negative_scores": [FUSED[chunk] for chunk in negatives],
+            "weight": 0.7,
             "source": "pooled",
             "via_query_id": None,
             "split": SPLITS[query],
@@ -223,6 +230,7 @@ _ROWS = {
     "pool": _pool,
     "verdicts": _verdicts,
     "qrels": _qrels,
+    "training_labels": _training_labels,
     "triplets": _triplets,
     "held_out": _held_out,
 }

@@ -13,6 +13,7 @@ from darklode.pipeline.laws.verdict import LawResult, find_law
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from darklode.schemas.tables import TABLES
 from helpers.runs import put
+from helpers.training_labels import put_training_labels
 
 TENANT = "acme"
 TOPICS = ("password reset email", "invoice payment overdue", "kubernetes cluster upgrade", "holiday calendar import")
@@ -49,6 +50,7 @@ def built(folder: Path) -> Run:
     add("rejects", table="queries", id="copied", stage="clean.diversity", reason="cluster sampling", payload="")
     for table in ("queries", "rankings", "pool", "verdicts", "qrels", "raw_queries", "rejects", "panel_verdicts"):
         put(run, table, pa.Table.from_pylist(rows.get(table, []), schema=TABLES[table].schema))
+    put_training_labels(run)
     return run
 
 

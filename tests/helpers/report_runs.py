@@ -20,6 +20,7 @@ from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
 from helpers.runs import put
+from helpers.training_labels import put_training_labels
 
 HOSTILE = (
     "<script>window.harmed = true</script></style></title></textarea>--><img src=x onerror='window.harmed = 1'>\"' "
@@ -147,7 +148,7 @@ def random_run(url: str, seed: int, tenants: int = 2, judge_id: str = "llm-1") -
             pool += [pair | _candidate(chance) for pair in pairs]
             verdicts += judged
             known = [one for one in judged if one["relevant"] is not None]
-            qrels += [_only(one) | {"relevance": int(one["relevant"]), "source": "judge"} for one in known]
+            qrels += [_label(one) for one in known]
             if split != "test":
                 triplets += _triplets(key, split, known)
     for name, rows in {
@@ -158,6 +159,7 @@ def random_run(url: str, seed: int, tenants: int = 2, judge_id: str = "llm-1") -
         "triplets": triplets,
     }.items():
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
+    put_training_labels(run)
     return run
 
 
@@ -179,6 +181,11 @@ def _verdict(chance: random.Random, judge_id: str) -> dict[str, Any]:
         return {"judge_id": judge_id, "relevant": None, "probability": None, "error": error} | tokens
     probability = chance.random()
     return {"judge_id": judge_id, "relevant": probability >= THRESHOLD, "probability": probability} | tokens
+
+
+def _label(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    label = {"relevance": int(verdict["relevant"]), "weight": verdict["probability"], "source": "judge"}
+    return _only(verdict) | label
 
 
 def _only(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def adaptation_pairs(
     Args:
         sources: the runs; ids of all but the first begin with `run N:`.
         output: `adaptation_queries`, `adaptation_labels` and `adaptation_texts`.
-        settings: tenant, sources and min_probability.
+        settings: tenant and sources.
         learned: queries that the warm-start model was trained on: held-out queries near them count as sharing a
             positive.
 
@@ -94,12 +94,12 @@ def adaptation_pairs(
         for rows in source.texts(tenant):
             output.write("adaptation_texts", searched_texts(rows, source.number))
     queries = pa.concat_tables([_with_index(source.queries(tenant), source.number) for source in sources])
-    labels = pa.concat_tables([source.labels(tenant, settings.sources, settings.min_probability) for source in sources])
+    labels = pa.concat_tables([source.labels(tenant, settings.sources) for source in sources])
     _write(output.current_tables("adaptation_texts"), output, tenant, (queries, labels, learned))
     if not output.facts["train"]:
         raise ArtifactError(
             "no query of the runs' train split has a training positive; check adapt.sources and "
-            "adapt.min_probability, or build with more queries"
+            "labels.training_precision, or build with more queries"
         )
 
 

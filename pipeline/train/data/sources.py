@@ -37,13 +37,12 @@ BUILD_QUERIES_SQL = """
 # uncertain ones may be in its triplets.
 BUILD_LABELS_SQL = f"""
     WITH training_pairs AS ({TRAINING_PAIRS_SQL}), labels AS (
-        SELECT query_id, chunk_id AS text_id, relevance, source, weight FROM training_labels WHERE tenant = $tenant
-        UNION ALL SELECT query_id, chunk_id, relevance, q.source, NULL
+        SELECT query_id, chunk_id AS text_id, relevance, weight FROM training_labels WHERE tenant = $tenant
+        UNION ALL SELECT query_id, chunk_id, relevance, NULL
         FROM qrels q JOIN queries USING (tenant, query_id) WHERE tenant = $tenant AND split = 'test'
     )
     SELECT query_id, text_id, CASE WHEN l.query_id IS NULL THEN relevance ELSE coalesce(relevance, 1) END AS relevance,
-           l.query_id IS NOT NULL AND coalesce(relevance, 1) > 0
-           AND (source = 'human' OR coalesce(weight >= $min_probability, true)) AS learned,
+           l.query_id IS NOT NULL AND coalesce(relevance, 1) > 0 AS learned,
            CAST(weight AS FLOAT) AS probability
     FROM labels LEFT JOIN training_pairs l USING (query_id, text_id) ORDER BY query_id, text_id
 """
@@ -115,7 +114,7 @@ class TrainingSource:
             self._rows(LOG_QUERIES_SQL if self.mined else BUILD_QUERIES_SQL, tenant=tenant), "query_id"
         )
 
-    def labels(self, tenant: str, sources: tuple[str, ...], min_probability: float) -> pa.Table:
+    def labels(self, tenant: str, sources: tuple[str, ...] = ()) -> pa.Table:
         """Load a tenant's labels; columns query_id, text_id, relevance, learned and probability.
 
         `learned` marks the pairs that may be trained on.
@@ -123,11 +122,9 @@ class TrainingSource:
         Args:
             tenant: tenant whose labels are loaded.
             sources: triplet sources to train on; empty: all.
-            min_probability: minimum probability of a training positive; positives without one are kept.
         """
-        parameters: dict[str, object] = {"tenant": tenant, "sources": list(sources)}
-        parameters |= {} if self.mined else {"min_probability": min_probability}
-        rows = self._rows(LOG_LABELS_SQL if self.mined else BUILD_LABELS_SQL, **parameters)
+        labels_sql = LOG_LABELS_SQL if self.mined else BUILD_LABELS_SQL
+        rows = self._rows(labels_sql, tenant=tenant, sources=list(sources))
         return self.with_prefix(self.with_prefix(rows, "query_id"), "text_id")
 
     def texts(self, tenant: str) -> Iterator[pa.Table]:

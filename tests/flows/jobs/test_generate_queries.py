@@ -28,7 +28,7 @@ QUICK = {
     "generate": {"kind": "ict", "max_texts": 60, "round_trip_depth": 3},
     "clean": {"language": None},
     "pool": {"retrievers": ["bm25", "character"]},
-    "triplets": {"min_probability": 0.0},
+    "labels": {"training_precision": 0.0},
 }
 
 

@@ -35,7 +35,7 @@ def test_a_build_gives_its_test_split_with_labels_and_shared_positives(tmp_path:
 def test_a_build_without_positives_in_its_test_split_is_refused(tmp_path: Path) -> None:
     run = build_of(tmp_path / "run")
     put(run, "qrels", TABLES["qrels"].empty())
-    execute(run, HELD_OUT.reading("queries", "qrels", "chunks"), held_out)
+    execute(run, HELD_OUT.reading("queries", "qrels", "training_labels", "chunks"), held_out)
     with pytest.raises(ArtifactError, match="no test query with a positive"):
         execute(run, BUILD_STAGE, of_a_build)
 

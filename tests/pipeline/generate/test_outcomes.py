@@ -66,7 +66,7 @@ def test_each_query_has_an_end_and_a_reason(run: Run) -> None:
         "sieved": (False, None, "unreadable"),
         "lost": (False, 30, "its own text is not retrieved"),
         "refused": (False, 5, "judged not relevant"),
-        "unlikely": (False, 5, "less likely than triplets.min_probability"),
+        "unlikely": (False, 5, "uncertain by labels.training_precision"),
         "silent": (False, 5, "unreadable verdict"),
         "kept": (True, 5, None),
     }
@@ -84,6 +84,6 @@ def test_what_the_sieve_let_pass_and_is_not_kept_is_a_reject(run: Run) -> None:
     assert found == {
         "lost": "its own text is not retrieved",
         "refused": "judged not relevant",
-        "unlikely": "less likely than triplets.min_probability",
+        "unlikely": "uncertain by labels.training_precision",
         "silent": "unreadable verdict",
     }

@@ -12,6 +12,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.tables import TABLES
 from helpers.adapted import TENANT, build_to_adapt
 from helpers.runs import execute, put, read
+from helpers.training_labels import put_training_labels
 
 UNREACHED = 3
 
@@ -73,6 +74,7 @@ def test_queries_that_were_generated_before_are_no_user_s(tmp_path: Path) -> Non
         made = next(row for row in rows if row["query_id"] == "train-002") | {"query_id": "generated-1"}
         made |= {"chunk_id": "test-001#2"} if name == "qrels" else {}
         put(run, name, pa.Table.from_pylist([*rows, made], schema=TABLES[name].schema))
+    put_training_labels(run)
     chosen(tmp_path / "out", TrainingSource(run, 0, mined=False, text_characters=100), 5)
     out = Run(str(tmp_path / "out"))
     assert not [row for row in read(out, "real_queries") if str(row["query_id"]).startswith("generated-")]

@@ -14,7 +14,7 @@ from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.evaluate.audit import AUDIT_STAGE, audit
-from darklode.pipeline.judge.label import LABEL, write_qrels
+from darklode.pipeline.judge.label import LABEL, write_labels
 from darklode.pipeline.judge.panel import Panel, Vote
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.stage import ADAPTIVE_JUDGE, JUDGE, judge
@@ -228,11 +228,11 @@ def test_back_at_full_depth_nothing_says_unjudged(run: Run) -> None:
 
 def test_unjudged_pairs_never_become_negatives_or_misses(run: Run) -> None:
     judged(prepared(run), ScriptedJudge(on_topic))
-    execute(run, LABEL, lambda tables, output: write_qrels(tables, output, LabelSettings()))
+    execute(run, LABEL, lambda tables, output: write_labels(tables, output, LabelSettings(min_letters=0)))
     execute(
         run,
         TRIPLETS_STAGE,
-        lambda tables, output: triplets(tables, output, TripletSettings(num_negatives=40, min_letters=0), apart=False),
+        lambda tables, output: triplets(tables, output, TripletSettings(num_negatives=40), apart=False),
     )
     left = {(query, chunk) for _, query, chunk in pairs_of(run, "unjudged")}
     rows = read(run, "triplets")

@@ -18,6 +18,7 @@ from darklode.schemas.settings import CacheSettings
 from helpers.adapted import SIDES, base_for, model_in, of_tenants
 from helpers.elsewhere import Elsewhere
 from helpers.runs import execute, put
+from helpers.training_labels import put_training_labels
 
 
 def rows(entropy: list[float], group: list[str], split: list[str]) -> pa.Table:
@@ -85,6 +86,7 @@ def test_a_pair_without_a_negative_has_no_entropy_and_few_negatives_are_said(
     qrels, chunks = run.tables("qrels").read("qrels"), run.tables("chunks").read("chunks")
     positives = qrels.filter(pc.equal(qrels["relevance"], 1)).slice(0, texts)
     put(run, "qrels", positives)
+    put_training_labels(run)
     put(run, "chunks", chunks.filter(pc.is_in(chunks["chunk_id"], positives["chunk_id"].combine_chunks())))
     base = base_for(run, root=tmp_path)
 

@@ -68,11 +68,11 @@ def test_labels_at_the_limits_and_labels_that_are_not_there_are_not_called_impla
 @pytest.mark.parametrize(("lost", "said"), [(389, True), (40, False)])
 def test_training_positives_that_became_no_triplet_are_said_with_their_reason(run: Run, lost: int, said: bool) -> None:
     step = {"position": 0, "step": "triplets", "unit_in": "positives of train and validation", "unit_out": "triplets"}
-    reasons = {"less likely than triplets.min_probability": lost - 1, "beyond triplets.max_positives": 1}
+    reasons = {"uncertain by labels.training_precision": lost - 1, "beyond triplets.max_positives": 1}
     counts = {"rows_in": 473, "rows_out": 473 - lost}
     rows = [step | counts | {"reason": reason, "dropped": dropped} for reason, dropped in reasons.items()]
     put(run, "funnel", pa.Table.from_pylist(rows, schema=FUNNEL.schema))
-    sentence = "Only 84 of 473 training positives became triplets. Reasons for the others: 388 less likely than"
+    sentence = "Only 84 of 473 training positives became triplets. Reasons for the others: 388 uncertain by"
     assert any(one.startswith(sentence) for one in caveats(all_tables(run), Settings())) is said
 
 

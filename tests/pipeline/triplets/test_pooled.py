@@ -175,7 +175,7 @@ def learned(world: World, query: str, relevant: list[str], chosen: TripletSettin
         copies.setdefault(world.texts[chunk], []).append(chunk)
     chosen_copies = [min(same, key=lambda chunk: (not likely(chunk), best(chunk))) for same in copies.values()]
     ranked = sorted(filter(likely, chosen_copies), key=best)
-    if chosen.keep_best and not ranked:
+    if not ranked:
         unlikely = [chunk for chunk in chosen_copies if world.texts[chunk] not in held]
         ranked = sorted((chunk for chunk in unlikely if world.weight(query, chunk)), key=best)[:1]
     return ranked[: chosen.max_positives] if chosen.max_positives else ranked
@@ -246,7 +246,6 @@ def without_ids(rows: list[Row]) -> list[Row]:
     relative_margin=st.sampled_from([0.0, 0.05, 0.3, 1.0]),
     certain_from=st.sampled_from([0.0, 0.5, 1.0]),
     max_positives=st.sampled_from([0, 1, 3]),
-    keep_best=st.booleans(),
     allow_same_document_negatives=st.booleans(),
     apart=st.booleans(),
 )
@@ -450,17 +449,14 @@ def test_a_positive_that_the_judge_thinks_unlikely_is_not_learned_from_and_count
     assert step.dropped == {"uncertain by labels.training_precision": 2, "beyond triplets.max_positives": 0}
 
 
-@pytest.mark.parametrize(("keep_best", "positives"), [(True, ["c01"]), (False, [])])
-def test_a_query_whose_positives_are_all_unlikely_keeps_its_best(
-    run: Run, keep_best: bool, positives: list[str]
-) -> None:
+def test_a_query_whose_positives_are_all_unlikely_keeps_its_best(run: Run) -> None:
     """A label that its log-probabilities contradict is never the best."""
     world = likely(c00=0.4, c01=0.45, c02=None, c03=0.1)
     world.doubts = {("q", "c02")}
-    manifest = made(run, {"t": world}, keep_best=keep_best)
-    assert [row["positive_id"] for row in written(run)] == positives
+    manifest = made(run, {"t": world})
+    assert [row["positive_id"] for row in written(run)] == ["c01"]
     unlikely = manifest.funnel[0].dropped["uncertain by labels.training_precision"]
-    assert unlikely + len(positives) == 4
+    assert unlikely == 3
 
 
 def test_the_best_positives_of_a_query_are_learned_from_and_the_rest_is_counted(run: Run) -> None:

@@ -41,11 +41,10 @@ def test_what_is_learned_from_is_of_train_alone(adapted: Adapted) -> None:
     assert all(row["relevance"] for row in labels if row["learned"])
 
 
-def test_probability_and_source_decide_what_is_learned_from(adapted: Adapted, tmp_path: Path) -> None:
-    for given in ({"min_probability": 0.95}, {"sources": ["click_one_hop"]}):
-        with pytest.raises(ArtifactError, match="no query of the runs' train split has a training positive"):
-            gathered(tmp_path / "none", adapted.source, **given)
-    kept = gathered(tmp_path / "some", adapted.source, min_probability=0.9, sources=["pooled"])
+def test_the_source_decides_what_is_learned_from(adapted: Adapted, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="no query of the runs' train split has a training positive"):
+        gathered(tmp_path / "none", adapted.source, sources=["click_one_hop"])
+    kept = gathered(tmp_path / "some", adapted.source, sources=["pooled"])
     assert sum(bool(row["learned"]) for row in read(kept, "adaptation_labels")) == SIDES["train"] - 1
 
 

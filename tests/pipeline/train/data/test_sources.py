@@ -14,6 +14,7 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import TENANT, build_to_adapt
 from helpers.runs import execute, put, read
+from helpers.training_labels import put_training_labels
 
 DAY = date(2026, 3, 1)
 QUERIES = {
@@ -112,6 +113,7 @@ def test_a_label_that_its_judge_doubts_is_not_learned_from(tmp_path: Path) -> No
     }
     rows = [row | (doubts.get(row["query_id"], {}) if row["relevant"] else {}) for row in read(run, "verdicts")]
     put(run, "verdicts", pa.Table.from_pylist(rows, schema=TABLES["verdicts"].schema))
+    put_training_labels(run)
     source = TrainingSource(run, 0, mined=False, text_characters=100)
 
     def learned(least: float) -> set[str]:
