@@ -55,8 +55,7 @@ PANEL_VERDICTS = Table(
 _RELEVANCE = column(
     "relevance",
     pa.int32(),
-    "0 = not relevant, >= 1 = relevant; null: relevant, but not surely enough for `labels.test_precision` or "
-    "`labels.training_precision`",
+    "0 = not relevant, >= 1 = relevant; null: uncertain, by `labels.test_precision` or `labels.training_precision`",
     null=True,
 )
 _WEIGHT = column(

@@ -81,7 +81,7 @@ def _show_judge(settings: Settings) -> None:
     """Name the judge, and a better one that only needs to be installed."""
     console.print(f"[dim]Judge: {printable(settings.judge.kind)}[/dim]", soft_wrap=True)
     if settings.judge.kind == "embedded" and installed_preset() == settings.judge.kind:
-        console.print(f"[dim]{INSTALL_ENCODER_HINT}[/dim]", soft_wrap=True)
+        console.print(f"[dim]{printable(INSTALL_ENCODER_HINT)}[/dim]", soft_wrap=True)
 
 
 FUNNEL_SQL = """

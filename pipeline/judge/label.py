@@ -30,6 +30,12 @@ LABEL = Stage("label", 4, ("queries", "chunks", "pool", "verdicts"), ("qrels", "
 OVERRIDING_LABEL = replace(LABEL, reads=(*LABEL.reads, "human_labels"))
 """The same stage with `labels.human_overrides`."""
 
+PLAUSIBLE = 0.2
+"""Probability from which on a pair that the judge calls not relevant is uncertain in the training labels: it is no hard
+negative, and becomes a training positive if its query has no better one. With an encoder judge, 65 to 82 % of the best
+pairs between this and the threshold are relevant (homedepot; other collections have hardly any).
+"""
+
 MIN_TEST_QUERIES = 30
 """Test queries that get a positive, their best one, even if the judge does not reach the wanted precision: with fewer,
 intervals are too wide for any comparison. The shortfall is reported.
@@ -97,9 +103,10 @@ SHORT_CHUNKS_SQL = rf"""
 # Human labels, and judge labels without a probability, are never uncertain.
 LABELS_OF_SPLIT_SQL = """
     SELECT tenant, query_id, chunk_id, source, weight,
-           CASE WHEN relevance = 0 OR source = 'human' OR (coalesce(weight >= cut, true) AND s.chunk_id IS NULL)
-                     OR b.chunk_id IS NOT NULL
-                THEN relevance END AS relevance
+           CASE WHEN source = 'human' THEN relevance
+                WHEN relevance = 0 THEN CASE WHEN weight >= plausible THEN NULL ELSE 0 END
+                WHEN coalesce(weight >= cut, true) AND s.chunk_id IS NULL OR b.chunk_id IS NOT NULL THEN relevance
+           END AS relevance
     FROM weighted_labels l JOIN {cuts} USING (tenant)
     LEFT JOIN (SELECT tenant, query_id, split FROM queries) USING (tenant, query_id)
     LEFT JOIN short_chunks s USING (tenant, chunk_id)
@@ -148,8 +155,9 @@ def write_labels(tables: Tables, output: Output, settings: LabelSettings) -> Non
     The judge's positives are certain from the probability on at which their expected precision, the mean of their
     probabilities, is the wanted one (`precision_cut`); so are human labels, and labels without a probability. Others,
     and texts with fewer than `min_letters` letters, have the relevance null. Where that leaves fewer than
-    `MIN_TEST_QUERIES` test queries with a positive, the best ones of as many are certain, too. Where people labelled
-    pairs of the pool, the probabilities are corrected by `calibration`, which was fitted to their labels.
+    `MIN_TEST_QUERIES` test queries with a positive, the best ones of as many are certain, too. In the training labels,
+    negatives from `PLAUSIBLE` on are uncertain as well. Where people labelled pairs of the pool, `calibration`, which
+    was fitted to their labels, corrects the probabilities.
 
     Args:
         tables: must contain `queries`, `chunks`, `pool` and `verdicts`; with `human_overrides` also `human_labels`;
@@ -207,17 +215,20 @@ def _write_split(
 
 
 def _create_cuts(connection: duckdb.DuckDBPyConnection, settings: LabelSettings) -> None:
-    """Create the tables `test_cuts` and `training_cuts`: the minimum probability of a certain positive, per tenant."""
+    """Create the tables `test_cuts` and `training_cuts` with a row per tenant: `cut`, the minimum probability of a
+    certain positive, and `plausible`, that of an uncertain negative.
+    """
     positives = connection.sql(PROBABILITIES_SQL).to_arrow_table()
     tenants = _tenants(connection, "SELECT DISTINCT tenant FROM weighted_labels ORDER BY tenant")
     training_positives = positives.filter(pc.invert(positives["is_test"]))
-    for table, rows, precision in (
-        ("test_cuts", positives, settings.test_precision),
-        ("training_cuts", training_positives, settings.training_precision),
+    for table, rows, precision, plausible in (
+        ("test_cuts", positives, settings.test_precision, np.inf),
+        ("training_cuts", training_positives, settings.training_precision, PLAUSIBLE),
     ):
         of_tenants = (rows.filter(pc.equal(rows["tenant"], tenant))["weight"].to_numpy() for tenant in tenants)
         cuts = [precision_cut(probabilities, precision) for probabilities in of_tenants]
         columns = {"tenant": pa.array(tenants, pa.string()), "cut": pa.array(cuts, pa.float64())}
+        columns["plausible"] = pa.repeat(plausible, len(tenants))
         connection.register(table, pa.table(columns))
 
 

@@ -37,6 +37,8 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
     sentences = [
         _small_tenants_caveat(tables, settings.pool.search_depth),
         _few_positives_caveat(tables),
+        _imprecise_test_labels_caveat(tables, settings.labels.test_precision),
+        _few_training_queries_caveat(tables),
         favored_retrievers(tables, settings),
         _implausible_labels_caveat(tables, settings.pool.search_depth),
         _unreadable_caveat(tables),
@@ -68,12 +70,51 @@ def _few_positives_caveat(tables: Tables) -> str:
     n_unanswered = rows_by_split["all"]["without_positives"]
     n_queries = rows_by_split["all"]["queries"]
     n_test = rows_by_split["test"]["with_positives"] if "test" in rows_by_split else 0
-    unanswered = f"{n_unanswered:,} of {n_queries:,} queries have no positive." if n_unanswered else ""
+    unanswered = f"{n_unanswered:,} of {n_queries:,} queries have no certain positive." if n_unanswered else ""
     few_test_queries = (
         f"Only {n_test} test queries have a positive (at least {FEW_TEST_QUERIES} are recommended): differences "
         "between systems are mostly noise."
     )
     return f"{unanswered} {few_test_queries}".strip() if n_test < FEW_TEST_QUERIES else unanswered
+
+
+TEST_PRECISION_SQL = """
+    SELECT avg(weight) AS precision, count(*) AS positives FROM qrels JOIN queries USING (tenant, query_id)
+    WHERE split = 'test' AND relevance > 0
+"""
+
+
+def _imprecise_test_labels_caveat(tables: Tables, wanted: float) -> str:
+    """Caveat on test labels whose expected precision is below the wanted one."""
+    (row,) = tables.sql(TEST_PRECISION_SQL).to_pylist()
+    if row["precision"] is None or row["precision"] >= wanted - 0.005:  # the figures are shown with two digits
+        return ""
+    return (
+        f"Of the {row['positives']:,} test positives about {row['precision']:.0%} are relevant by the judge's "
+        f"probabilities, fewer than labels.test_precision ({wanted:.0%}): the judge is too unsure. Use a better judge, "
+        "or have people label the test queries (darklode review)."
+    )
+
+
+FEW_TRAINING_QUERIES = 0.6
+"""Share of train and validation queries with a triplet below which the caveat is shown."""
+
+TRAINING_QUERIES_SQL = """
+    SELECT count(*) AS queries, count(t.query_id) AS with_triplet
+    FROM queries LEFT JOIN (SELECT DISTINCT tenant, query_id FROM triplets) t USING (tenant, query_id)
+    WHERE split <> 'test'
+"""
+
+
+def _few_training_queries_caveat(tables: Tables) -> str:
+    """Caveat on train and validation queries without a triplet."""
+    (row,) = tables.sql(TRAINING_QUERIES_SQL).to_pylist()
+    if row["with_triplet"] >= FEW_TRAINING_QUERIES * row["queries"]:
+        return ""
+    return (
+        f"Only {row['with_triplet']:,} of {row['queries']:,} train and validation queries have a training positive. "
+        "The others have no plausible candidate: add documents, retrievers or a better judge."
+    )
 
 
 LEARNED_JUDGE_CAVEAT = (
@@ -233,15 +274,20 @@ LOST_POSITIVES_SQL = """
     SELECT rows_in AS positives, rows_out AS triplets, reason, dropped FROM funnel
     WHERE step = 'triplets' AND reason IS NOT NULL ORDER BY dropped DESC, reason
 """
+UNCERTAIN_REASON = "uncertain by labels.training_precision"
 
 
 def _lost_positives_caveat(tables: Tables) -> str:
     """Caveat on train and validation positives that became no triplet, with the reasons, most frequent first."""
-    rows = tables.sql(LOST_POSITIVES_SQL).to_pylist()
-    if not rows or sum(row["dropped"] for row in rows) <= LOST_POSITIVES_SHARE * rows[0]["positives"]:
+    all_rows = tables.sql(LOST_POSITIVES_SQL).to_pylist()
+    rows = [row for row in all_rows if row["reason"] != UNCERTAIN_REASON]
+    if not rows:
+        return ""
+    n_positives = rows[0]["positives"] - sum(row["dropped"] for row in all_rows if row["reason"] == UNCERTAIN_REASON)
+    if sum(row["dropped"] for row in rows) <= LOST_POSITIVES_SHARE * n_positives:
         return ""
     reasons = "; ".join(f"{row['dropped']:,} {row['reason']}" for row in rows)
-    counts = f"{rows[0]['triplets']:,} of {rows[0]['positives']:,}"
+    counts = f"{rows[0]['triplets']:,} of {n_positives:,}"
     return f"Only {counts} training positives became triplets. Reasons for the others: {reasons}."
 
 

@@ -196,7 +196,7 @@ def _funnel_step(counts: Counter[str]) -> FunnelStep:
     dropped |= {"positive of a held-out query": held_out} if held_out else {}
     dropped |= {"same text as another positive of the query": copies} if copies else {}
     dropped |= {"people labelled the same text not relevant": overruled} if overruled else {}
-    return FunnelStep("triplets", "positives of train and validation", total, "triplets", rows, dropped)
+    return FunnelStep("triplets", "possible positives of train and validation", total, "triplets", rows, dropped)
 
 
 def _count_triplets(connection: duckdb.DuckDBPyConnection, n_negatives: int) -> tuple[int, int]:

@@ -230,6 +230,13 @@ def test_a_bare_heading_may_be_a_negative_and_peoples_positive(run: Run) -> None
     assert relevance(run, "training_labels") == {"train-c0": 1, "train-c1": 0}
 
 
+def test_a_plausible_negative_is_uncertain_for_training_alone(run: Run) -> None:
+    graded(run, {"train": [0.9, 0.39, 0.2, 0.19]})
+    written(run)
+    assert list(relevance(run, "training_labels").values()) == [1, None, None, 0]
+    assert list(relevance(run, "qrels").values()) == [1, 0, 0, 0]
+
+
 def test_a_label_that_its_log_probabilities_do_not_favour_is_uncertain(run: Run) -> None:
     graded(run, {"train": [None, None, None]})
     rows = run.tables("verdicts").read("verdicts").to_pylist()

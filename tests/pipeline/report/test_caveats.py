@@ -9,7 +9,7 @@ from darklode.pipeline.report.caveats import caveats, weak_ranker
 from darklode.schemas.evaluation_tables import AUDIT_RETRIEVERS
 from darklode.schemas.label_tables import QRELS, UNJUDGED
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import FUNNEL
+from darklode.schemas.tables import FUNNEL, TABLES
 from helpers.judge_tables import chunks, queries
 from helpers.runs import put
 
@@ -65,15 +65,46 @@ def test_labels_at_the_limits_and_labels_that_are_not_there_are_not_called_impla
     assert not implausible(run, positives, negatives, recall)
 
 
-@pytest.mark.parametrize(("lost", "said"), [(389, True), (40, False)])
-def test_training_positives_that_became_no_triplet_are_said_with_their_reason(run: Run, lost: int, said: bool) -> None:
-    step = {"position": 0, "step": "triplets", "unit_in": "positives of train and validation", "unit_out": "triplets"}
-    reasons = {"uncertain by labels.training_precision": lost - 1, "beyond triplets.max_positives": 1}
-    counts = {"rows_in": 473, "rows_out": 473 - lost}
+@pytest.mark.parametrize(("lost", "said"), [(20, True), (5, False)])
+def test_certain_positives_that_became_no_triplet_are_said_with_their_reason(run: Run, lost: int, said: bool) -> None:
+    step = {"position": 0, "step": "triplets", "unit_in": "possible positives", "unit_out": "triplets"}
+    reasons = {"uncertain by labels.training_precision": 400, "positive of a held-out query": lost}
+    counts = {"rows_in": 500, "rows_out": 100 - lost}
     rows = [step | counts | {"reason": reason, "dropped": dropped} for reason, dropped in reasons.items()]
     put(run, "funnel", pa.Table.from_pylist(rows, schema=FUNNEL.schema))
-    sentence = "Only 84 of 473 training positives became triplets. Reasons for the others: 388 uncertain by"
+    sentence = (
+        "Only 80 of 100 training positives became triplets. Reasons for the others: 20 positive of a held-out query."
+    )
+    assert (sentence in caveats(all_tables(run), Settings())) is said
+
+
+@pytest.mark.parametrize(("weight", "said"), [(0.6, True), (0.8, False), (None, False)])
+def test_test_labels_that_miss_the_wanted_precision_are_said(run: Run, weight: float | None, said: bool) -> None:
+    rows = queries("t", {"q": "q"})
+    split = rows.schema.get_field_index("split")
+    put(run, "queries", rows.set_column(split, rows.schema.field("split"), pa.array(["test"])))
+    label = {"tenant": "t", "query_id": "q", "chunk_id": "c", "relevance": 1, "source": "judge", "weight": weight}
+    put(run, "qrels", pa.Table.from_pylist([label], schema=QRELS.schema))
+    sentences = [one for one in caveats(all_tables(run), Settings()) if "labels.test_precision (80%)" in one]
+    assert [one.startswith("Of the 1 test positives about 60% are relevant") for one in sentences] == [True] * said
+
+
+@pytest.mark.parametrize(("n", "said"), [(4, True), (3, False)])
+def test_many_training_queries_without_a_positive_are_said(run: Run, n: int, said: bool) -> None:
+    put(run, "queries", queries("t", {f"q{number}": "q" for number in range(n)}))
+    triplets = [triplet("t", f"q{number}") for number in range(2)]
+    put(run, "triplets", pa.Table.from_pylist(triplets, schema=TABLES["triplets"].schema))
+    sentence = f"Only 2 of {n} train and validation queries have a training positive."
     assert any(one.startswith(sentence) for one in caveats(all_tables(run), Settings())) is said
+
+
+def triplet(tenant: str, query: str) -> dict[str, object]:
+    row = {"triplet_id": f"{tenant}{query}", "tenant": tenant, "query_id": query, "query": query, "positive_id": "c"}
+    return (
+        row
+        | {"positive": "", "negative_ids": [], "negatives": [], "negative_scores": [], "source": "pooled"}
+        | {"split": "train"}
+    )
 
 
 def test_an_embedded_ranker_is_told() -> None:
