@@ -7,7 +7,8 @@ pairs are the pool of the seven embedded retrievers and MiniLM for 60 queries ea
 not listed counts as not relevant. Every threshold is chosen on the other collections. The embedded judge's formula is
 fitted to all of them; "left out" fits it to the others. "As shipped" uses the shipped formula and threshold. Top
 precision: share of relevant pairs among the most probable ones, as many as the shipped formula gives a probability of
-at least one half.
+at least one half. Test and training positives: precision of the two label sets with default settings, where the judge's
+probabilities are fitted to the other collections; the baseline is BM25's first result of each query.
 
 Ranking of systems: Kendall's tau between thirteen systems (the seven retrievers, three fusions and three made worse)
 ranked by nDCG@10 with a judge's labels and with people's. The baseline is people against people: systems ranked on
@@ -49,16 +50,20 @@ from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.judge.cosine import Cosine
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.kinds.embedded import EmbeddedSettings
+from darklode.pipeline.judge.kinds.encoder import EncoderJudgeSettings
+from darklode.pipeline.judge.label import MIN_TEST_QUERIES, PLAUSIBLE, precision_cut
 from darklode.pipeline.judge.port import PAIRS
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.schemas.judging import LabelSettings
+from darklode.schemas.settings import TripletSettings
 
 GRADED = ("homedepot", "trec-dl-2019")
 SAMPLED_QUERIES, SEED = 60, 13
 COVERAGE, BM25, EMBEDDED, COSINE = "idf coverage (baseline)", "BM25 (baseline)", "embedded", "MiniLM cosine"
 LEFT_OUT, SHIPPED = "embedded, left out", "embedded, as shipped"
-MEASURES = ("kappa", "AUC", "precision", "recall", "top precision")
-COSINE_THRESHOLD = 0.556  # the encoder judge's probability is one half there
+MEASURES = ("kappa", "AUC", "precision", "recall", "top precision", "test positives", "training positives")
+COSINE_THRESHOLD = 0.545  # the encoder judge's probability is its default threshold there
 QUANTILES = np.linspace(0.3, 0.999, 300)
 BLOCK = 1 << 13
 CUTOFF, HALVES, HALVES_SEED = 10, 200, 7
@@ -192,7 +197,50 @@ def agreement(pairs: LabelledPairs, other_pairs: Sequence[LabelledPairs]) -> dic
     for judge, scores in pairs.scores.items():
         figures["AUC", judge] = mean_auc(pairs, judge)
         figures["top precision", judge] = float(pairs.positive[np.argsort(-scores, kind="stable")[:n_top]].mean())
+    for judge in (EMBEDDED, COSINE):
+        if judge in pairs.scores:
+            test, training = label_sets(pairs, others, judge)
+            figures["test positives", judge] = float(pairs.positive[test].mean())
+            figures["training positives", judge] = float(pairs.positive[training].mean())
+    first = best_rows(pairs, pairs.scores[BM25])
+    figures["test positives", BM25] = figures["training positives", BM25] = float(pairs.positive[first].mean())
     return figures
+
+
+def label_sets(pairs: LabelledPairs, others: Sequence[LabelledPairs], judge: str) -> tuple[Ints, Ints]:
+    """Rows of the test and of the training positives that the stage `label` makes of a judge's scores by default.
+
+    The probabilities are fitted to the other collections, by the embedded judge's formula or to the cosine.
+    """
+    if judge == EMBEDDED:
+        probability, threshold = pairs.scores[LEFT_OUT], float(EmbeddedSettings().cut)
+    else:
+        as_inputs = [replace(part, inputs=part.scores[judge][:, None]) for part in (pairs, *others)]
+        probability = refit(as_inputs[1:]).predict_proba(as_inputs[0].inputs)[:, 1]
+        threshold = EncoderJudgeSettings(encoder="minilm").cut
+    settings, is_positive = LabelSettings(), probability >= threshold
+    best = best_rows(pairs, probability)
+    surest = best[is_positive[best]][np.argsort(-probability[best[is_positive[best]]], kind="stable")]
+    test_cut = precision_cut(probability[is_positive], settings.test_precision)
+    test = np.union1d(np.flatnonzero(is_positive & (probability >= test_cut)), surest[:MIN_TEST_QUERIES])
+    training_cut = precision_cut(probability[is_positive], settings.training_precision)
+    training = [_training_rows(pairs.query == query, probability, training_cut) for query in np.unique(pairs.query)]
+    return test, np.concatenate(training)
+
+
+def _training_rows(of_query: Flags, probability: Floats, cut: float) -> Ints:
+    """A query's most probable positives, at most `triplets.max_positives`; or its best plausible candidate."""
+    rows = np.flatnonzero(of_query)
+    rows = rows[np.argsort(-probability[rows], kind="stable")]
+    certain = rows[probability[rows] >= cut][: TripletSettings().max_positives]
+    return certain if len(certain) else rows[:1][probability[rows[:1]] >= PLAUSIBLE]
+
+
+def best_rows(pairs: LabelledPairs, scores: Floats) -> Ints:
+    """Row of each query's best pair, shape (n_queries,)."""
+    order = np.lexsort((-scores, pairs.query))
+    _, first = np.unique(pairs.query[order], return_index=True)
+    return np.asarray(order[first])
 
 
 def agreement_table(figures: Mapping[str, Mapping[tuple[str, str], float]], sizes: Mapping[str, int]) -> ResultTable:
