@@ -17,7 +17,7 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_LABELS, ADAPTATION_QUERIES, ADAPTATION_TEXTS
 
 WRITES = (ADAPTATION_QUERIES.name, ADAPTATION_LABELS.name, ADAPTATION_TEXTS.name)
-PAIRS_STAGE = Stage("adaptation_pairs", 2, (), WRITES)
+PAIRS_STAGE = Stage("adaptation_pairs", 3, (), WRITES)
 
 # Labels of texts that are searched. A text outside the index can be neither found nor learned from.
 # `content_hash` recognizes copies: a copy of an answer is an answer, too.
