@@ -82,7 +82,7 @@ def test_options_do_not_drop_settings_of_the_same_section() -> None:
 
 
 def test_nested_settings_reach_the_evaluation(sample_run: SampleRun) -> None:
-    with pytest.raises(darklode.DarklodeError, match="there is no setting evaluate.n_resample;"):
+    with pytest.raises(darklode.DarklodeError, match=r"there is no setting evaluate\.n_resample;"):
         darklode.evaluate(sample_run.folder, systems=["bm25"], settings={"evaluate": {"n_resample": 50}})
 
 

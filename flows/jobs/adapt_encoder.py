@@ -217,7 +217,7 @@ def hand_over(run: Run, base: BaseEncoder, settings: Settings, runs: list[str]) 
     run.store.write("views.sql", views_sql(run).encode())
     text = card(run, settings, base.encoder, runs)
     run.store.write("README.md", text)
-    write_report(run, JOB)
+    write_report(run)
     executor().show(run, text.decode)
 
 

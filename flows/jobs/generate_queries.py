@@ -66,7 +66,7 @@ def generate_queries(source: str, out: str, settings: dict[str, Any] | None = No
         run.store.write("views.sql", views_sql(run).encode())
         text = card(run, resolved, source)
         run.store.write("README.md", text)
-        write_report(run, JOB)
+        write_report(run)
         executor().show(run, text.decode)
     return f"{summary_sentence(run)}."
 

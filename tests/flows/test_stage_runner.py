@@ -9,9 +9,10 @@ import pytest
 from darklode.flows.config import load_settings
 from darklode.flows.executor import InProcess, executing
 from darklode.flows.jobs.build_benchmark import steps
+from darklode.flows.jobs.job import stages
 from darklode.flows.jobs.mine_logs import steps as mine_steps
 from darklode.flows.runs import write_run
-from darklode.flows.stage_runner import RETRY_SECONDS, finish, funnel_step, run_step, stages
+from darklode.flows.stage_runner import RETRY_SECONDS, finish, funnel_step, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
 from darklode.schemas.run_inputs import BenchmarkInputs
 from helpers.finished_run import finished_run
@@ -82,7 +83,7 @@ def test_a_finished_run_has_card_views_and_report_and_shows_one_page(run: Run) -
     write_run(run, BenchmarkInputs(docs="docs", queries="queries"), settings)
     showing = Showing()
     with executing(showing):
-        finish(run, settings, steps("docs", "queries", settings))
+        finish(run)
     for file in ("README.md", "views.sql", "report.html"):
         assert run.store.read(file), file
     (page,) = showing.shown
