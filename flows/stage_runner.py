@@ -64,6 +64,14 @@ def _page_fingerprint(run: Run, settings: Settings, order: Mapping[str, bool]) -
     return key_of(records, settings.model_dump(mode="json"), list(order.items()), version("darklode"))
 
 
+def publish(run: Run, page: bytes | None = None, file: str = CARD) -> None:
+    """Write the DuckDB views of a folder, and its Markdown page if it has one; operators see the page, too."""
+    run.store.write(VIEWS, views_sql(run).encode())
+    if page is not None:
+        run.store.write(file, page)
+        executor().show(run, page.decode)
+
+
 def funnel_step(run: Run, order: Sequence[str]) -> Step:
     """The step that gathers the row counts of the complete stages, in the order of the job."""
     counts = {name: [asdict(step) for step in manifest.funnel] for name, manifest in run.manifests().items()}

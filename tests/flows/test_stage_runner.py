@@ -12,7 +12,7 @@ from darklode.flows.jobs.build_benchmark import steps
 from darklode.flows.jobs.job import stages
 from darklode.flows.jobs.mine_logs import steps as mine_steps
 from darklode.flows.runs import write_run
-from darklode.flows.stage_runner import RETRY_SECONDS, finish, funnel_step, run_step
+from darklode.flows.stage_runner import RETRY_SECONDS, finish, funnel_step, publish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
 from darklode.schemas.run_inputs import BenchmarkInputs
 from helpers.finished_run import finished_run
@@ -92,3 +92,13 @@ def test_a_finished_run_has_card_views_and_report_and_shows_one_page(run: Run) -
     assert {"Recall of each retriever, and of the pool without it", "Funnel", "Time per stage"} <= set(titles)
     report = (run.store.read("report.html") or b"").decode()
     assert all(escape(title) in report for title in titles)
+
+
+def test_a_page_is_written_and_shown_beside_the_views(run: Run) -> None:
+    finished_run(run.store.url)
+    showing = Showing()
+    with executing(showing):
+        publish(run)
+        publish(run, b"# Laws", "laws.md")
+    assert (showing.shown, run.store.read("laws.md")) == (["# Laws"], b"# Laws")
+    assert b"queries" in (run.store.read("views.sql") or b"")
