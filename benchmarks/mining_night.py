@@ -71,7 +71,7 @@ def mine(work: Path, out: Path, first: int, last: int) -> MiningCost:
             run.execute(plan, step.execute)
             stages[step.stage.name] = time.process_time() - start
     start = time.process_time()
-    finish(run, settings, job)
+    finish(run)
     stages["card, views and report"] = time.process_time() - start
     written = sum(size for key, size in file_sizes(out).items() if key not in before)
     return MiningCost(stages, time.process_time() - began, written / 1e6)

@@ -1,6 +1,9 @@
 """Settings from a preset, a file and the command line, each overriding the one before it.
 
 A file for `--config` may also contain paths and the name of a preset.
+
+Not pydantic-settings: it merges sections deeply, so a file that changes a `kind` keeps settings of the former kind and
+is rejected, and its errors do not name the nearest key. It would replace only the reading of YAML.
 """
 
 import os

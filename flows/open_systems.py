@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from darklode.flows import factories
 from darklode.flows.config import resolve
-from darklode.flows.jobs.registry import write_report_of
+from darklode.flows.report import write_report
 from darklode.flows.runs import (
     SETTINGS,
     RunRecord,
@@ -306,7 +306,7 @@ def swap_report(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, 
         plan = run.plan(ENCODER_SWAP_STAGE, {}, inputs)
         if not plan.is_up_to_date:
             run.execute(plan, lambda _, output: swap(live, output, index=opened, base=base, adapted=adapted))
-        return run.tables("encoder_swap").read("encoder_swap").sort_by(SORT_ORDER), write_report_of(run)
+        return run.tables("encoder_swap").read("encoder_swap").sort_by(SORT_ORDER), write_report(run)
 
 
 LOG_QUERIES_SQL = """

@@ -12,19 +12,14 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.artifacts.store import check_address
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.schemas.folder_kinds import ADAPTER_KINDS, INPUTS
 
 if TYPE_CHECKING:  # slow to import, and commands such as `list` need neither
     from darklode.pipeline.train.data.sources import TrainingSource
     from darklode.schemas.run_inputs import BenchmarkInputs, FolderInputs, GeneratedInputs, Inputs, MinedInputs
     from darklode.schemas.settings import Settings
 
-INPUTS, SETTINGS = "inputs.json", "settings.yaml"
-INPUT_PATH_FIELDS = ("docs", "queries", "logs")
-"""Fields of `inputs.json` whose path `write_run` checks for credentials and makes absolute."""
-
-ADAPTER_KINDS = {"adapter", "tenant-adapters", "comparison"}
-"""Kinds of folders that `darklode adapt` makes."""
-
+SETTINGS = "settings.yaml"
 N_NAMED = 3
 RERUN_ADVICE = "run the command that made the run again"
 
@@ -184,7 +179,7 @@ def write_run(run: Run, inputs: Inputs, settings: Settings) -> None:
     """
     from darklode.schemas.paths import to_absolute
 
-    paths = {name: getattr(inputs, name) for name in INPUT_PATH_FIELDS if isinstance(getattr(inputs, name, None), str)}
+    paths = {name: getattr(inputs, name) for name in inputs.paths}
     for path in paths.values():
         check_address(path)
     # inputs.json first: it marks the folder as made by Darklode
@@ -199,9 +194,10 @@ def read_run(run: Run) -> RunRecord:
         ArtifactError: the folder holds no run, or its inputs or settings are invalid.
     """
     from darklode.flows.config import recorded_settings
+    from darklode.schemas.run_inputs import BenchmarkInputs, GeneratedInputs, MinedInputs
 
     inputs = read_inputs(run)
-    if inputs.kind not in {"benchmark", "mined", "generated"}:
+    if not isinstance(inputs, BenchmarkInputs | MinedInputs | GeneratedInputs):
         raise ArtifactError(f"{run.store.url} holds {inputs.description} (`{inputs.command}`), not a run")
     data = run.store.read(SETTINGS)
     if data is None:

@@ -5,8 +5,9 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 from darklode.flows.executor import executor
-from darklode.flows.jobs.job import stages
-from darklode.flows.runs import read_inputs, update_inputs
+from darklode.flows.jobs.registry import job_of_kind
+from darklode.flows.report import write_report
+from darklode.flows.runs import read_inputs, read_settings, update_inputs
 from darklode.pipeline.base.artifacts import Manifest, Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import all_tables, views_sql
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
@@ -31,22 +32,18 @@ def run_step(run: Run, step: Step, delays: Sequence[float] = RETRY_SECONDS) -> M
     return manifest
 
 
-def finish(run: Run, settings: Settings, steps: list[Step]) -> None:
-    """Write funnel, DuckDB views, dataset card and report of a run.
+def finish(run: Run) -> None:
+    """Write funnel, DuckDB views, dataset card and report of a run whose stages are complete.
 
     Pages made from the same tables, settings and code are not written again, unless a Prefect server shows them.
-
-    Args:
-        run: its stages are complete.
-        settings: the run's settings.
-        steps: steps of the job that made it.
     """
     from darklode.pipeline.report.card import card, mined_card
     from darklode.pipeline.report.caveats import caveats
 
-    order = stages(steps)
+    inputs, settings = read_inputs(run), read_settings(run)
+    order = job_of_kind(inputs.kind).stages(run, inputs, settings)
     run_step(run, funnel_step(run, list(order)))
-    fingerprint, inputs = _page_fingerprint(run, settings, order), read_inputs(run)
+    fingerprint = _page_fingerprint(run, settings, order)
     has_pages = getattr(inputs, "pages", None) == fingerprint and set(PAGES) <= set(run.store.root_names())
     if has_pages and not executor().shows_progress:
         return
@@ -57,7 +54,7 @@ def finish(run: Run, settings: Settings, steps: list[Step]) -> None:
         with all_tables(run).open_local() as tables:
             text = card(run, settings, caveats(tables, settings))
     run.store.write(CARD, text.encode())
-    publish_report(run, settings, order)
+    write_report(run, show_summary=True)
     update_inputs(run, pages=fingerprint)
 
 
@@ -67,20 +64,16 @@ def _page_fingerprint(run: Run, settings: Settings, order: Mapping[str, bool]) -
     return key_of(records, settings.model_dump(mode="json"), list(order.items()), version("darklode"))
 
 
+def publish(run: Run, page: bytes | None = None, file: str = CARD) -> None:
+    """Write the DuckDB views of a folder, and its Markdown page if it has one; operators see the page, too."""
+    run.store.write(VIEWS, views_sql(run).encode())
+    if page is not None:
+        run.store.write(file, page)
+        executor().show(run, page.decode)
+
+
 def funnel_step(run: Run, order: Sequence[str]) -> Step:
     """The step that gathers the row counts of the complete stages, in the order of the job."""
     counts = {name: [asdict(step) for step in manifest.funnel] for name, manifest in run.manifests().items()}
     counts.pop(FUNNEL_STAGE.name, None)
     return Step(FUNNEL_STAGE, call(funnel, order), lambda: {"the other stages": key_of(counts)}, source=run)
-
-
-def publish_report(run: Run, settings: Settings, order: Mapping[str, bool]) -> None:
-    """Write the run's report, and publish its summary for operators."""
-    from darklode.pipeline.report.operator import operator_page
-    from darklode.pipeline.report.page import REPORT_FILE, filled_sections, page
-    from darklode.pipeline.report.source import open_source
-
-    with open_source(run, settings, order) as source:
-        sections = list(filled_sections(source))
-        run.store.write(REPORT_FILE, page(source, sections))
-        executor().show(run, lambda: operator_page(run.store.url, source, sections))

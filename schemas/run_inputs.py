@@ -8,8 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-INPUTS = "inputs.json"
-
 
 class FolderInputs(BaseModel):
     """Base of all kinds.
@@ -18,6 +16,7 @@ class FolderInputs(BaseModel):
         description: what such a folder holds, for messages.
         command: command that makes it.
         state: fields that later commands set; writing the inputs again keeps them.
+        paths: fields with a path, which is recorded as an absolute path.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -25,6 +24,7 @@ class FolderInputs(BaseModel):
     description: ClassVar[str]
     command: ClassVar[str]
     state: ClassVar[tuple[str, ...]] = ()
+    paths: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def kind_name(cls) -> str:
@@ -44,6 +44,7 @@ class BenchmarkInputs(FolderInputs):
     description = "a benchmark"
     command = "darklode build"
     state = ("pages",)
+    paths = ("docs", "queries")
 
     kind: Literal["benchmark"] = "benchmark"
     docs: str
@@ -65,6 +66,7 @@ class MinedInputs(FolderInputs):
     description = "mined triplets"
     command = "darklode mine"
     state = ("pages", "refit_through", "notified_on")
+    paths = ("docs", "logs")
 
     kind: Literal["mined"] = "mined"
     logs: str

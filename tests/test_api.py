@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import darklode
-from darklode.api import _settings
+from darklode.api import _merge_nested, _settings
 from darklode.flows.config import load_settings
 from helpers.commands import Environment, SampleRun
 from helpers.runs import REPOSITORY, SAMPLE
@@ -73,6 +73,17 @@ def test_what_is_given_is_what_the_command_line_would_make_of_it() -> None:
     assert _settings("embedded", None, values, {}) == load_settings(assignments=assignments)
     taught = _settings("local", None, {}, {"judge.human_labels": "labels.csv"})
     assert taught == load_settings("local", assignments=["judge.human_labels=labels.csv"])
+
+
+def test_options_do_not_drop_settings_of_the_same_section() -> None:
+    overrides = {"evaluate": {"n_resamples": 50, "systems": ["bm25"]}, "evaluate.permutations": 60}
+    merged = {"n_resamples": 50, "permutations": 60, "systems": ["ppmi"]}
+    assert _merge_nested(overrides, {"evaluate": {"systems": ["ppmi"]}}) == {"evaluate": merged}
+
+
+def test_nested_settings_reach_the_evaluation(sample_run: SampleRun) -> None:
+    with pytest.raises(darklode.DarklodeError, match=r"there is no setting evaluate\.n_resample;"):
+        darklode.evaluate(sample_run.folder, systems=["bm25"], settings={"evaluate": {"n_resample": 50}})
 
 
 def test_a_run_is_read_as_it_is(sample_run: SampleRun) -> None:

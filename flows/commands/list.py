@@ -9,10 +9,11 @@ import typer
 
 from darklode.flows.commands.options import JsonOption, application
 from darklode.flows.output import answering
-from darklode.flows.runs import INPUTS, folder_kind
+from darklode.flows.runs import folder_kind
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import DarklodeError, InputError
+from darklode.schemas.folder_kinds import INPUTS, RUN_KINDS
 
 app = application()
 
@@ -70,7 +71,7 @@ def _state(run: Run, kind: str | None, complete: set[str]) -> str:
     """Whether all stages are complete; only other kinds than runs need their job, which is slow to import."""
     if kind is None:
         return "earlier version"
-    if kind in {"benchmark", "mined"}:
+    if kind in RUN_KINDS:
         return "complete" if LAST_STAGE in complete else "incomplete"
     from darklode.flows.jobs.registry import stages_of
 

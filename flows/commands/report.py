@@ -14,11 +14,11 @@ def report(
     open_browser: OpenOption = False,
 ) -> None:
     """Write RUN/report.html, a single-page report of a run, adapter, generated queries or scaling laws."""
-    from darklode.flows.jobs.registry import write_report_of
+    from darklode.flows.report import write_report
     from darklode.pipeline.report.page import REPORT_FILE
 
     existing_run = Run(run)
-    console.print(printable(write_report_of(existing_run)), soft_wrap=True)
+    console.print(printable(write_report(existing_run)), soft_wrap=True)
     if open_browser:
         _open(existing_run, REPORT_FILE)
 

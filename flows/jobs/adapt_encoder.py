@@ -7,14 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from darklode.flows import factories
-from darklode.flows.executor import executor
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.report import write_report
 from darklode.flows.runs import RunRecord, folder_kind, output_run, read_inputs, read_runs, write_run
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, Store, call, key_of
-from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, evaluate
 from darklode.pipeline.judge.factory import Judges
@@ -214,11 +212,8 @@ def hand_over(run: Run, base: BaseEncoder, settings: Settings, runs: list[str]) 
     assert isinstance(base.encoder, SentenceTransformersSettings)
     save(run, base, base.encoder, settings.adapt)
     record(run, base, base.encoder, read_verdict(run.tables(VERDICT_STAGE.name)), fingerprint(run.tables()))
-    run.store.write("views.sql", views_sql(run).encode())
-    text = card(run, settings, base.encoder, runs)
-    run.store.write("README.md", text)
-    write_report(run, JOB)
-    executor().show(run, text.decode)
+    publish(run, card(run, settings, base.encoder, runs))
+    write_report(run)
 
 
 JOB = Job(

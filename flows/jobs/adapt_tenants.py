@@ -16,9 +16,8 @@ from darklode.flows.jobs.adapt_encoder import (
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.runs import output_run, read_runs, write_run
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
-from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.fit.requirements import check_parts
@@ -79,7 +78,7 @@ def adapt_tenants(
         if not step.plan(run).is_up_to_date:
             judges.check(resolved.adapt.unjudged_budget, None)
         run_step(run, step)
-        run.store.write("views.sql", views_sql(run).encode())
+        publish(run)
         reporter().table("Tenants by released encoder", run.tables("adapted_tenants").sql(TENANT_COUNTS_SQL))
     return format_summary(run)
 

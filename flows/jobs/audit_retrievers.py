@@ -27,7 +27,7 @@ def audit_retrievers(out: FlowPath, settings: dict[str, Any] | None = None) -> N
             if step.stage is AUDIT_STAGE:
                 run_step(run, step)
         write_run(run, inputs, resolved)
-        finish(run, resolved, build)
+        finish(run)
 
 
 JOB = Job("audit-retrievers", audit_retrievers)

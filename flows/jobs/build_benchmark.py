@@ -74,7 +74,7 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
                 show_estimate(run, resolved)
                 return
             run_step(run, step)
-        finish(run, resolved, build)
+        finish(run)
 
 
 def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:

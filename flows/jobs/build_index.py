@@ -7,14 +7,12 @@ from typing import Any
 
 from darklode.flows import factories
 from darklode.flows.config import resolve
-from darklode.flows.executor import executor
 from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.runs import output_run, read_inputs, read_run, read_settings, update_inputs, write_run
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.flows.vector_source import VECTOR_FILE_SUFFIXES, open_vector_source
 from darklode.pipeline.base.artifacts import Run, Step, call
-from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.base.types import Facts
@@ -223,10 +221,7 @@ def _fetch_encoder(name: str, settings: Settings) -> EncoderKind:
 
 def _finish(run: Run, origin: IndexOrigin) -> str:
     facts = record(run, origin)
-    run.store.write("views.sql", views_sql(run).encode())
-    text = page(run, facts)
-    run.store.write(PAGE, text)
-    executor().show(run, text.decode)
+    publish(run, page(run, facts), PAGE)
     return format_summary(facts)
 
 

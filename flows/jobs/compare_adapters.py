@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from darklode.flows.executor import executor
 from darklode.flows.jobs.adapt_encoder import contents, judges_of, open_base, pairs_step, unopened_base
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.runs import output_run, read_runs, write_run
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Step, call
-from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import resolve_tenant
@@ -74,13 +72,10 @@ def compare_adapters(
             if step.stage is ABLATION_STAGE and not step.plan(run).is_up_to_date:
                 judges.check(resolved.adapt.unjudged_budget, resolve_tenant(list(base.sources), resolved.adapt.tenant))
             run_step(run, step)
-        text = page(run, list(runs))
-        run.store.write(PAGE, text)
-        run.store.write("views.sql", views_sql(run).encode())
+        publish(run, page(run, list(runs)), PAGE)
         for sentence in explain_controls(run):
             reporter().say(sentence)
         reporter().table(f"Test queries: {deciding(run)}", by_system(run, deciding(run)))
-        executor().show(run, text.decode)
     return f"Comparison: {run.store.path(PAGE)}"
 
 

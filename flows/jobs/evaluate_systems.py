@@ -1,12 +1,10 @@
 """evaluate-systems: evaluate retrievers, encoders and other systems on a run's test queries."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from darklode.flows import factories
 from darklode.flows.jobs.job import Job
-from darklode.flows.jobs.registry import steps_of
 from darklode.flows.paths import FlowPath
 from darklode.flows.preflight import check_flow, evaluation_checks
 from darklode.flows.runs import read_run, write_run
@@ -47,7 +45,7 @@ def evaluate_systems(out: FlowPath, settings: dict[str, Any] | None = None) -> N
             if step.enabled:
                 run_step(run, step)
         write_run(run, record.inputs, resolved)
-        finish(run, resolved, steps_of(replace(record, settings=resolved)))
+        finish(run)
 
 
 def steps(settings: Settings, *, mined: bool = False) -> list[Step]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from darklode.flows.jobs.job import Job
 from darklode.flows.runs import SETTINGS, output_run, read_settings, write_inputs
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
-from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.laws.fit_stage import FIT_STAGE, write_law_fits
@@ -42,8 +41,7 @@ def fit_laws(source: str, out: str | None = None) -> Run:
             write_inputs(run, LawsInputs(points=file))
         for step in steps(file, seed_of(run)):
             run_step(run, step)
-        run.store.write("views.sql", views_sql(run).encode())
-        run.store.write(PAGE, page(run))
+        publish(run, page(run), PAGE)
     return run
 
 

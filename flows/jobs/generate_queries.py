@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from darklode.flows import factories
-from darklode.flows.executor import executor
 from darklode.flows.jobs.build_benchmark import embed_and_search, judge_pool
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.report import write_report
 from darklode.flows.runs import output_run, read_run, write_run
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
-from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.sharding import Spread, here
@@ -63,11 +61,8 @@ def generate_queries(source: str, out: str, settings: dict[str, Any] | None = No
         factories.fetch_models(resolved)
         for step in steps(record.training_source(), writer, resolved, spread):
             run_step(run, step)
-        run.store.write("views.sql", views_sql(run).encode())
-        text = card(run, resolved, source)
-        run.store.write("README.md", text)
-        write_report(run, JOB)
-        executor().show(run, text.decode)
+        publish(run, card(run, resolved, source))
+        write_report(run)
     return f"{summary_sentence(run)}."
 
 

@@ -8,9 +8,8 @@ from darklode.flows import factories
 from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.runs import is_adapter, read_run, read_settings
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
-from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.laws.entropy_stage import ENTROPY_STAGE, MINED_ENTROPY_STAGE, EntropySystem, entropies
@@ -61,7 +60,7 @@ def measure_entropy(
             source=training_source,
         )
         run_step(run, step)
-        run.store.write("views.sql", views_sql(run).encode())
+        publish(run)
     rows = run.tables(CONTRASTIVE_ENTROPY.name).rows(CONTRASTIVE_ENTROPY.name)
     return f"{run.store.url}: contrastive entropy of {rows:,} pairs by {encoder}."
 

@@ -118,7 +118,7 @@ def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
         for step in night[n_read:]:
             if step.enabled:
                 run_step(run, step)
-        finish(run, resolved, night)
+        finish(run)
         report_held_days(run)
 
 

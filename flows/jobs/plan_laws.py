@@ -12,9 +12,9 @@ import pyarrow.csv as pacsv
 from darklode.flows.jobs.fit_laws import open_grid, seed_of
 from darklode.flows.jobs.job import Job
 from darklode.flows.runs import read_inputs, read_runs, read_settings
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
-from darklode.pipeline.base.duckdb_views import all_tables, views_sql
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.judge.stage import JUDGE
@@ -56,8 +56,7 @@ def plan_laws(folder: str, request: PlanRequest, *, batch: int | None = None, qu
         inputs, seed = _plan_inputs(run, settings), seed_of(run)
         for step in steps(inputs, request, batch, list(queries), settings, seed):
             run_step(run, step)
-        run.store.write("views.sql", views_sql(run).encode())
-        run.store.write(PAGE, page(run))
+        publish(run, page(run), PAGE)
         run.store.write(NEXT_QUERIES_FILE, _csv(run))
     return run
 

@@ -3,7 +3,6 @@
 from importlib import import_module
 
 from darklode.flows.jobs.job import Job
-from darklode.flows.report import write_report
 from darklode.flows.runs import RunRecord, read_inputs, read_settings
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.errors import ArtifactError
@@ -50,12 +49,3 @@ def stages_of(run: Run) -> set[str]:
     inputs = read_inputs(run)
     stages = job_of_kind(inputs.kind).stages(run, inputs, read_settings(run))
     return {name for name, enabled in stages.items() if enabled}
-
-
-def write_report_of(run: Run) -> str:
-    """Write the report of a folder, complete or not; returns its path.
-
-    Raises:
-        ArtifactError: no Darklode command made the folder, or its kind has no report.
-    """
-    return write_report(run, job_of_kind(read_inputs(run).kind))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from darklode.flows.executor import executor
 from darklode.flows.jobs import fit_laws
 from darklode.flows.jobs.adapt_encoder import open_base, pairs_step, unopened_base
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
@@ -13,9 +12,8 @@ from darklode.flows.jobs.train_both_towers import topical, triplets_step
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.runs import folder_kind, output_run, read_runs, write_run
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
-from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.laws.fit_stage import FIT_STAGE, write_law_fits
@@ -55,10 +53,7 @@ def run_laws(runs: Sequence[str], encoders: Sequence[str], out: str, settings: d
         write_run(run, LawsInputs(runs=list(runs), encoders=list(encoders)), resolved)
         for step in steps(bases, resolved, spread):
             run_step(run, step)
-        run.store.write("views.sql", views_sql(run).encode())
-        text = page(run)
-        run.store.write(PAGE, text)
-        executor().show(run, text.decode)
+        publish(run, page(run), PAGE)
     sentences = law_sentences(run.tables("law_verdicts"))
     for sentence in sentences:
         reporter().say(sentence)

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from darklode.flows.executor import executor
 from darklode.flows.jobs.adapt_encoder import contents, open_base
 from darklode.flows.runs import output_run, read_runs, write_run
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
-from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, evaluate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.evaluation import DUAL_TEST_STAGE, MEASURES, SYSTEMS, rank_test_queries
@@ -130,8 +128,5 @@ def hand_over(run: Run, base: BaseEncoder, settings: Settings, sources: list[str
 
     dual_inputs = _dual_inputs(base, settings)
     save(run, dual_inputs, settings.dual, settings.adapt)
-    run.store.write("views.sql", views_sql(run).encode())
-    text = card(run, settings, dual_inputs, sources)
-    run.store.write("README.md", text)
-    executor().show(run, text.decode)
+    publish(run, card(run, settings, dual_inputs, sources))
     return f"{run.store.url}/{TOWERS_FOLDER}: {sentence(run.tables())}."

@@ -7,14 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from darklode.flows.executor import executor
 from darklode.flows.jobs import train_both_towers as stage_one
 from darklode.flows.jobs.adapt_encoder import contents, open_base, unopened_base
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.runs import output_run, read_runs, write_run
-from darklode.flows.stage_runner import run_step
+from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
-from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import DoesNotFit, SettingsError
 from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, evaluate
 from darklode.pipeline.ingest.files import source_fingerprint
@@ -174,10 +172,7 @@ def hand_over(run: Run, base: BaseEncoder, pair: TeacherPair, settings: Settings
     assert isinstance(base.encoder, SentenceTransformersSettings)
     save(run, pair)
     write_record(run, base, base.encoder)
-    run.store.write("views.sql", views_sql(run).encode())
-    text = card(run, settings, pair, sources)
-    run.store.write("README.md", text)
-    executor().show(run, text.decode)
+    publish(run, card(run, settings, pair, sources))
     return f"{run.store.url}/query_encoder: {sentence(run.tables())}."
 
 

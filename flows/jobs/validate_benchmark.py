@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any, Literal
 
-from darklode.flows.jobs import build_benchmark
 from darklode.flows.jobs.job import Job
 from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
@@ -44,7 +43,7 @@ def validate_benchmark(out: FlowPath, settings: dict[str, Any] | None = None) ->
         for step in steps(run, resolved):
             run_step(run, step)
         write_run(run, inputs, resolved)
-        finish(run, resolved, build_benchmark.steps(inputs.docs, inputs.queries, resolved))
+        finish(run)
     return decide(run)
 
 

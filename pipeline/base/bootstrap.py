@@ -1,4 +1,7 @@
-"""Bootstrap percentile intervals (Efron 1979)."""
+"""Bootstrap percentile intervals (Efron 1979).
+
+Not scipy.stats.bootstrap: its draws differ, which would change every published interval, and it saves no lines.
+"""
 
 from collections.abc import Callable
 

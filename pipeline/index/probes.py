@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.index.faiss_io import is_member, one_thread
 from darklode.pipeline.index.source import StoredVectors, VectorSource, truncate_and_normalize
+from darklode.pipeline.index.texts import previous_tables
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.train.release.adapter import Adapter
@@ -109,9 +109,7 @@ def update_neighbors(tables: Tables, output: Output, source: VectorSource, *, tr
     Raises:
         ArtifactError: the previous tables are missing.
     """
-    earlier = output.previous_tables(INDEX_QUERIES.name, INDEX_PROBES.name)
-    if earlier is None:
-        raise ArtifactError(f"the index has no table index_probes (codebook {trained}); build it again")
+    earlier = previous_tables(output, trained, INDEX_PROBES.name, INDEX_QUERIES.name)
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
     query_rows = earlier.read(INDEX_QUERIES.name)
     previous_lists = earlier.read(INDEX_PROBES.name)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.output import PART_ROWS
-from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.index import residual_kmeans
 from darklode.pipeline.index.residual_kmeans import Books, Codes
 from darklode.pipeline.index.shard import VectorShard, make_shards
 from darklode.pipeline.index.source import VectorSource
+from darklode.pipeline.index.texts import previous_tables
 from darklode.schemas.serving import SemanticIdSettings
 from darklode.schemas.serving_tables import INDEXED_TEXTS, SEMANTIC_CODEBOOKS, SEMANTIC_ID_LEVELS, SEMANTIC_IDS
 
@@ -116,9 +116,7 @@ def update_semantic_ids(tables: Tables, output: Output, source: VectorSource, *,
     Raises:
         ArtifactError: the previous ids are missing.
     """
-    earlier = output.previous_tables(SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
-    if earlier is None:
-        raise ArtifactError(f"the index has no table semantic_ids (codebook {trained}); build it again")
+    earlier = previous_tables(output, trained, SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
     texts, books = tables.read(INDEXED_TEXTS.name), _books(tables, 0)
     before = earlier.read(SEMANTIC_IDS.name).combine_chunks()
     numbers, numbers_before = texts["number"].to_numpy(), before["number"].to_numpy()

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Ints
 from darklode.pipeline.index.source import VectorSource
@@ -31,6 +31,18 @@ def write_indexed_texts(source: VectorSource, output: Output) -> None:
     output.count(FunnelStep("indexed_texts", "texts", rows.num_rows, "texts", rows.num_rows))
 
 
+def previous_tables(output: Output, trained: str, *names: str) -> Tables:
+    """The tables of the index before the update.
+
+    Raises:
+        ArtifactError: a table is missing.
+    """
+    tables = output.previous_tables(*names)
+    if tables is None:
+        raise ArtifactError(f"the index has no table {names[0]} (codebook {trained}); build it again")
+    return tables
+
+
 def update_indexed_texts(source: VectorSource, output: Output, *, trained: str) -> None:
     """Number added and changed texts; unchanged texts keep their numbers.
 
@@ -42,9 +54,7 @@ def update_indexed_texts(source: VectorSource, output: Output, *, trained: str) 
     Raises:
         ArtifactError: the previous table is missing.
     """
-    earlier, rows = output.previous_tables(INDEXED_TEXTS.name), source.rows()
-    if earlier is None:
-        raise ArtifactError(f"the index has no table indexed_texts (codebook {trained}); build it again")
+    earlier, rows = previous_tables(output, trained, INDEXED_TEXTS.name), source.rows()
     before = earlier.read(INDEXED_TEXTS.name).combine_chunks()
     numbers = _earlier_numbers(rows, before)
     added, next_number = np.flatnonzero(numbers < 0), int(output.earlier_facts[NEXT_NUMBER_FACT])

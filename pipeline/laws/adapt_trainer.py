@@ -58,22 +58,19 @@ class AdapterTrainer:
         is the untrained encoder.
         """
         method = create_method(self.adapt, data.base)
-        best_trial: tuple[ValidationScore, float, Weights] | None = None
-        for setting in method.hyperparameters:
-            name = f"{point.name}, {method.setting_name} {setting:g}"
 
-            def on_step(step: int, message: str, name: str = name) -> None:
+        def fit(setting: float) -> tuple[ValidationScore, float, Weights]:
+            def on_step(step: int, message: str) -> None:
+                name = f"{point.name}, {method.setting_name} {setting:g}"
                 on_progress(step, self.adapt.max_steps, f"{name}: {message}")
 
             trial_task = replace(task, keep_last=not data.can_select)
             weights = method.fit(trial_task, setting, point.seed, on_step).best_weights
-            score = ValidationScore(1.0, 0.0, 0)
-            if data.can_select:
-                score = best_score(score_shares(task, method, weights))
-            if best_trial is None or preference(score) > preference(best_trial[0]):
-                best_trial = score, setting, weights
-        assert best_trial is not None
-        score, setting, weights = best_trial
+            if not data.can_select:
+                return ValidationScore(1.0, 0.0, 0), setting, weights
+            return best_score(score_shares(task, method, weights)), setting, weights
+
+        score, setting, weights = max(map(fit, method.hyperparameters), key=lambda trial: preference(trial[0]))
         n_pairs = len(task.pair_query)
         if not score.share:
             return replace(UNTRAINED, pairs=n_pairs)

@@ -24,9 +24,6 @@ RESAMPLES = 1000
 MAX_PAUSE = 300.0
 """Longest time between two answers, in seconds, that counts as work; a longer pause is a break and is left out."""
 
-JUDGED_TABLES = ("pool", "verdicts", "rankings", "qrels", "queries")
-"""Tables of a judged build."""
-
 # Totals of one build. `counted` is the number of verdicts with recorded tokens; 0 means that the judge reports none.
 VERDICT_TOTALS_SQL = """
     SELECT count(*) AS calls, count(DISTINCT (tenant, query_id)) AS queries, count(*) FILTER (relevant) AS positives,

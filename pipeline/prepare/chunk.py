@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
+from darklode.pipeline.base.headings import Heading, find_headings
 from darklode.pipeline.base.sharding import Pieces, Spread, cuts, here
 from darklode.pipeline.base.types import Row
 from darklode.schemas.settings import ChunkSettings
@@ -31,9 +32,6 @@ SHARD_BYTES = 1 << 24
 
 _REJECTED = {"tenant": "tenant", "id": "doc_id", "payload": "text"}
 _WORD = re.compile(r"[^\W_]")
-_LINE = re.compile(
-    r"^ {0,3}(?:(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>.*)|(?P<level>#{1,6})[ \t]+(?P<text>.*))$", re.M
-)
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ def spans(text: str, splitter: RecursiveCharacterTextSplitter, settings: ChunkSe
     A heading at the end of a piece is moved to the following piece, which is split if that makes it longer than
     `settings.size`. Headings of more than half of that size stay separate chunks.
     """
-    lines = [(match.start("level"), match.end()) for match in _heading_lines(text)]
+    lines = [(heading.start, heading.end) for heading in find_headings(text)]
     pieces = _without_trailing_headings(text, _piece_offsets(text, splitter, settings.overlap), lines)
     split_pieces: list[tuple[int, int, bool]] = []  # a stack: of a piece that was split, the first part on top
     headings: list[tuple[int, int]] = []
@@ -245,49 +243,29 @@ class _Outline:
     """Markdown headings of a text, except in fenced code and except a first-level heading that repeats the title."""
 
     def __init__(self, text: str, title: str | None) -> None:
-        self._remaining = _headings(text)
+        self._remaining = find_headings(text)
         self._title = (title or "").strip()
         self._next_heading = next(self._remaining, None)
-        self._open: list[tuple[int, int, str]] = []
+        self._open: list[Heading] = []
 
     def headings_at(self, start: int) -> str | None:
         """Headings of the section that contains offset `start`, outermost first; None without.
 
         Must be called with ascending offsets.
         """
-        while self._next_heading and self._next_heading[0] <= start:
-            level = self._next_heading[1]
-            self._open = [heading for heading in self._open if heading[1] < level]
+        while self._next_heading and self._next_heading.start <= start:
+            level = self._next_heading.level
+            self._open = [heading for heading in self._open if heading.level < level]
             self._open.append(self._next_heading)
             self._next_heading = next(self._remaining, None)
-        headings = [text for offset, level, text in self._open if offset < start and (level, text) != (1, self._title)]
-        return " › ".join(headings) or None
-
-
-def _headings(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield offset, level and text of each heading."""
-    for match in _heading_lines(text):
-        yield match.start("level"), len(match["level"]), _heading_text(match["text"])
-
-
-def _heading_lines(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of heading lines outside of fenced code."""
-    fence = ""
-    for match in _LINE.finditer(text):
-        if mark := match["fence"]:
-            if not fence:
-                fence = mark
-            elif mark.startswith(fence) and not match["info"].strip():
-                fence = ""
-        elif not fence and _heading_text(match["text"]):
-            yield match
-
-
-def _heading_text(heading: str) -> str:
-    """Text of a heading without surrounding white space and closing `#`."""
-    text = heading.strip()
-    bare = text.rstrip("#")
-    return bare.rstrip() if bare.endswith((" ", "\t")) or not bare else text
+        return (
+            " › ".join(
+                heading.text
+                for heading in self._open
+                if heading.start < start and (heading.level, heading.text) != (1, self._title)
+            )
+            or None
+        )
 
 
 def _sha256(text: str) -> str:

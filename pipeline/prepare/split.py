@@ -25,7 +25,7 @@ SHARED_KEYS_SQL = """
 SPLITS_TO_FILL = np.array(["test", "validation", "train"])
 """Order in which splits are filled with clusters; see `assign`."""
 
-SPLIT_FOLDERS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test")
 """Order in which splits are written: one folder per split, so that readers of files find them by name."""
 
 
@@ -71,7 +71,7 @@ def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int)
     rows = QUERIES.rows({name: queries[name] for name in queries.column_names} | {"split": splits})
     generated_queries = _read_generated(settings.generated_queries) if settings.generated_queries else rows.slice(0, 0)
     added_queries = _training_queries(rows, generated_queries) if generated_queries.num_rows else generated_queries
-    for name in SPLIT_FOLDERS:
+    for name in SPLITS:
         split_rows = rows.filter(pa.array(splits == name))
         output.write("queries", pa.concat_tables([split_rows, added_queries]) if name == "train" else split_rows, name)
     n_in = len(clusters) + generated_queries.num_rows

@@ -9,6 +9,7 @@ from darklode.pipeline.base.artifacts.stage import partition_name, partition_of
 from darklode.pipeline.base.card import Files, cell, closing, document, name_of, with_front_matter
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
+from darklode.pipeline.prepare.split import SPLITS
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats
 from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
@@ -112,7 +113,6 @@ def _languages(tables: Tables, settings: Settings) -> list[str]:
 
 
 CONFIGS = {"corpus": "chunks", "queries": "queries", "qrels": "qrels", "triplets": "triplets"}
-SPLITS = ("train", "validation", "test")
 
 
 def _configs(run: Run) -> Files:

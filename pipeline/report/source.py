@@ -10,12 +10,9 @@ from darklode.pipeline.base.artifacts import Manifest, Run, Tables
 from darklode.pipeline.base.card import name_of
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.funnel import in_data_order
-from darklode.schemas.run_inputs import INPUTS
+from darklode.schemas.folder_kinds import ENCODER_KINDS, INPUTS
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
-
-ENCODER_KINDS = {"adapter", "tenant-adapters", "comparison", "towers"}
-"""Kinds of folders with an encoder trained on runs."""
 
 
 @dataclass(frozen=True)

@@ -248,6 +248,8 @@ nights = Statistic("""
 def _wilson(hits: str, n: str) -> str:
     """SQL of the share hits ÷ n and its 95 % Wilson score interval (Wilson, 1927); null if n is 0.
 
+    scipy's `binomtest` gives the same three decimals, but for one pair of counts and outside of SQL.
+
     Args:
         hits: name of the column with the number of hits. The result has the columns {hits}, {hits}_low, {hits}_high.
         n: name of the column with the number of trials.

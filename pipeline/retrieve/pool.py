@@ -8,9 +8,11 @@ from darklode.schemas.tables import POOL
 
 POOL_STAGE = Stage("pool", 1, ("queries", "rankings"), ("pool",))
 
-# Reciprocal rank fusion with k = 60, the paper's value. Sums of decimals are exact, so that the order in which DuckDB's
-# threads add them cannot change a score.
-FUSED_SCORE_SQL = "sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12)))"
+RRF_K = 60
+"""Constant k of reciprocal rank fusion, 1 / (k + rank): the value of Cormack, Clarke and Büttcher (2009)."""
+
+# Sums of decimals are exact, so that the order in which DuckDB's threads add them cannot change a score.
+FUSED_SCORE_SQL = f"sum(CAST(1.0 / ({RRF_K} + rank) AS DECIMAL(18, 12)))"
 
 CANDIDATES_SQL = f"""
     SELECT tenant, query_id, chunk_id,
@@ -34,7 +36,7 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
     """Select each query's candidates, best fused score first.
 
     `union`: the top `depth` of every retriever (DevRev-Search, 3.3). `rrf`: the best `budget` by reciprocal rank fusion
-    (Cormack et al. 2009, k = 60) of the full rankings.
+    (`RRF_K`) of the full rankings.
     """
     query = f"""
         WITH candidates AS ({CANDIDATES_SQL}), selected AS ({SELECTION_SQL[settings.method]})

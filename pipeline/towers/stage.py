@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, State, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Row
-from darklode.pipeline.train.fit.weights import as_rows, from_rows
+from darklode.pipeline.train.fit.weights import as_rows, load_weights
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tower_tables import DISTILLATION_LOG, DISTILLATION_TRIALS, TOWER_QUERIES
 from darklode.schemas.towers import DistillSettings
@@ -139,7 +139,7 @@ def load_best_student(tables: Tables, pair: TeacherPair) -> Student:
         pair: as in training.
     """
     trial = best_trial(tables)["trial"]
-    weights = from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [trial]))
+    weights = load_weights(tables, trial)
     student = pair.open()
     student.restore(weights)
     return student

@@ -276,8 +276,7 @@ def evaluate(
     non_empty: dict[str, Any] = {name: value for name, value in arguments.items() if value}
     if labels is not None:
         non_empty["human_labels"] = str(Path(labels).resolve())
-    nested = [_to_nested(key, value) for key, value in {**(settings or {}), "evaluate": non_empty}.items()]
-    values = reduce(merge, nested, dict[str, Any]())
+    values = _merge_nested(settings or {}, {"evaluate": non_empty})
     preflight.run_checks(preflight.evaluation_checks(str(out), values)).raise_errors()
     launch(evaluate_systems, SilentReporter(), str(out), values)
     return RunView(out)
@@ -287,8 +286,13 @@ def _settings(
     preset: str, config: Location | None, overrides: Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> Settings:
     """Settings of preset, file, overrides and options, each overriding the one before it."""
-    nested = [_to_nested(key, value) for key, value in {**(overrides or {}), **options}.items()]
-    return load_settings(preset, _path(config), values=reduce(merge, nested, dict[str, Any]()))
+    return load_settings(preset, _path(config), values=_merge_nested(overrides or {}, options))
+
+
+def _merge_nested(*overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested sections of overrides with nested or dotted keys; a later value replaces an earlier one."""
+    nested = [_to_nested(key, value) for values in overrides for key, value in values.items()]
+    return reduce(merge, nested, dict[str, Any]())
 
 
 def _to_nested(key: str, value: Any) -> dict[str, Any]:

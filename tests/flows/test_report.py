@@ -1,6 +1,5 @@
 import pytest
 
-from darklode.flows.jobs.job import Job
 from darklode.flows.report import write_report
 from darklode.flows.runs import write_inputs
 from darklode.pipeline.base.artifacts import Run
@@ -11,4 +10,4 @@ from darklode.schemas.run_inputs import IndexInputs
 def test_a_job_without_sections_has_no_report(run: Run) -> None:
     write_inputs(run, IndexInputs(source="r", encoder="e", tenant="t"))
     with pytest.raises(ArtifactError, match="holds an index, which has no report"):
-        write_report(run, Job("build-index", print))
+        write_report(run)

@@ -9,9 +9,10 @@ import pytest
 from darklode.flows.config import load_settings
 from darklode.flows.executor import InProcess, executing
 from darklode.flows.jobs.build_benchmark import steps
+from darklode.flows.jobs.job import stages
 from darklode.flows.jobs.mine_logs import steps as mine_steps
 from darklode.flows.runs import write_run
-from darklode.flows.stage_runner import RETRY_SECONDS, finish, funnel_step, run_step, stages
+from darklode.flows.stage_runner import RETRY_SECONDS, finish, funnel_step, publish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
 from darklode.schemas.run_inputs import BenchmarkInputs
 from helpers.finished_run import finished_run
@@ -82,7 +83,7 @@ def test_a_finished_run_has_card_views_and_report_and_shows_one_page(run: Run) -
     write_run(run, BenchmarkInputs(docs="docs", queries="queries"), settings)
     showing = Showing()
     with executing(showing):
-        finish(run, settings, steps("docs", "queries", settings))
+        finish(run)
     for file in ("README.md", "views.sql", "report.html"):
         assert run.store.read(file), file
     (page,) = showing.shown
@@ -91,3 +92,13 @@ def test_a_finished_run_has_card_views_and_report_and_shows_one_page(run: Run) -
     assert {"Recall of each retriever, and of the pool without it", "Funnel", "Time per stage"} <= set(titles)
     report = (run.store.read("report.html") or b"").decode()
     assert all(escape(title) in report for title in titles)
+
+
+def test_a_page_is_written_and_shown_beside_the_views(run: Run) -> None:
+    finished_run(run.store.url)
+    showing = Showing()
+    with executing(showing):
+        publish(run)
+        publish(run, b"# Laws", "laws.md")
+    assert (showing.shown, run.store.read("laws.md")) == (["# Laws"], b"# Laws")
+    assert b"queries" in (run.store.read("views.sql") or b"")

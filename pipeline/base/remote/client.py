@@ -6,7 +6,8 @@
             ...
 
 `work` produces the result of a job with calls on its lane. Callers (judge, encoder, term weighting) define requests and
-parse replies; retries, limits and budgets are handled here.
+parse replies; retries, limits and budgets are handled here. The openai SDK would take 2.6 ms of processor time per call
+instead of 0.2 ms; tenacity's retries do not know the servers' health, and an aiolimiter belongs to one event loop.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from darklode.pipeline.export.writers import (
     write_card,
     write_id_map,
 )
-
-SPLITS = ("train", "validation", "test")
+from darklode.pipeline.prepare.split import SPLITS
 
 CORPUS_SQL = f"""
     SELECT exported(tenant, chunk_id) AS id, {TITLE_SQL} AS title, text FROM chunks ORDER BY tenant, chunk_id

@@ -16,8 +16,7 @@ from darklode.pipeline.export.writers import (
     require_positives,
     write_id_map,
 )
-
-SPLITS = ("train", "validation", "test")
+from darklode.pipeline.prepare.split import SPLITS
 
 QUERIES_SQL = "SELECT exported(tenant, query_id), one_line(text) FROM queries ORDER BY tenant, query_id"
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
+from darklode.pipeline.base.headings import find_headings
 from darklode.pipeline.ingest.readers.front_matter import BadHeadError, Head, front_matter
 from darklode.pipeline.ingest.readers.html import TooDeepError, read_html
-
-_HEADING = re.compile(r"^ {0,3}(?:(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>.*)|#[ \t]+(?P<title>.*))$", re.M)
 
 
 class BadDocumentError(Exception):
@@ -46,7 +44,7 @@ def read_prose(text: str, kind: str) -> Prose:
 
 def _parse_markdown(text: str) -> Prose:
     head, body = _split(text)
-    return Prose(_first_heading(body), body, head)
+    return Prose(next((heading.text for heading in find_headings(body) if heading.level == 1), None), body, head)
 
 
 def _split(text: str) -> tuple[Head, str]:
@@ -63,28 +61,3 @@ def _html(text: str) -> Prose:
     except TooDeepError as error:
         raise BadDocumentError("HTML nested too deeply") from error
     return Prose(page.title, page.text, page.meta | head, page.removed)
-
-
-def _first_heading(text: str) -> str | None:
-    fence = ""
-    for match in _HEADING.finditer(text):
-        if mark := match["fence"]:
-            fence = _fence(fence, mark, match["info"])
-        elif not fence and (title := _heading_text(match["title"])):
-            return title
-    return None
-
-
-def _heading_text(heading: str) -> str:
-    """A heading without surrounding white space and closing #."""
-    text = heading.strip()
-    bare = text.rstrip("#")
-    return bare.rstrip() if bare.endswith((" ", "\t")) or not bare else text
-
-
-def _fence(opened: str, mark: str, info: str) -> str:
-    """The open code fence after a fence line. A closing fence is at least as long as the opening one, without info."""
-    if not opened:
-        return mark
-    closes = mark.startswith(opened) and not info.strip()
-    return "" if closes else opened

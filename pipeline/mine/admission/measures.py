@@ -16,9 +16,6 @@ from scipy.special import rel_entr
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.mine.admission.daily_statistics import MARKS_PER_DAY
 
-Columns = dict[str, Doubles]
-"""Values by column, one per tenant."""
-
 
 @dataclass(frozen=True)
 class AdmissionMeasure:

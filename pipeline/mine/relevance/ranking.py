@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.doubtful_labels import is_doubtful
 from darklode.pipeline.base.types import Doubles, Ints
+from darklode.pipeline.retrieve.pool import RRF_K
 from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.schemas.mining import RelevanceSettings
 
@@ -26,8 +27,6 @@ DEPTH_FACTOR = 4
 fewer searches, but finds more chunks than needed."""
 MAX_SEARCH_HITS = 1 << 23
 """Maximum hits (queries × depth) of one search, to bound its memory: deeper searches take fewer queries at once."""
-RRF_K = 60
-"""Constant k of reciprocal rank fusion, 1 / (k + rank): the value of Cormack, Clarke and Büttcher (2009)."""
 
 
 @dataclass(frozen=True)

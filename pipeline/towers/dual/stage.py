@@ -19,7 +19,7 @@ from darklode.pipeline.towers.dual.prompt import DecoderPrompt
 from darklode.pipeline.towers.dual.trial_settings import TrialSettings
 from darklode.pipeline.train.data.sources import TrainingSource, texts_of
 from darklode.pipeline.train.fit import distributed
-from darklode.pipeline.train.fit.weights import as_rows, from_rows
+from darklode.pipeline.train.fit.weights import as_rows, load_weights
 from darklode.pipeline.train.types import OnStep
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
@@ -233,5 +233,5 @@ def best_towers(tables: Tables, inputs: DualInputs, dual: DualSettings, adapt: A
     """Open the towers with the weights of the best trial's best evaluation; the first trial wins ties."""
     best_trial = tables.sql("FROM dual_trials ORDER BY validation DESC, trial LIMIT 1")["trial"][0].as_py()
     towers = inputs.open(dual, adapt)
-    towers.restore(from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [best_trial])))
+    towers.restore(load_weights(tables, best_trial))
     return towers

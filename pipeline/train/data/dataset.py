@@ -92,14 +92,17 @@ class QuerySet:
         return QuerySet(ids, self.vectors[rows], self.index[rows], labels, texts, groups)
 
     def concat(self, other: QuerySet) -> QuerySet:
-        """Append the queries of another set; ids must not repeat."""
+        """Append the queries of another set; ids must not repeat. The result has groups only if both sets have them."""
+        groups = None
+        if self.groups is not None and other.groups is not None:
+            groups = pa.concat_arrays([self.groups, other.groups])
         return QuerySet(
             pa.concat_arrays([self.ids, other.ids]),
             np.concatenate([self.vectors, other.vectors]),
             np.concatenate([self.index, other.index]),
             pa.concat_tables([self.labels, other.labels]),
             [*self.texts, *other.texts],
-            pa.concat_arrays([column for column in (self.groups, other.groups) if column is not None]),
+            groups,
         )
 
     def positives(self, frozen: FrozenIndex) -> tuple[Ints, Ints]:

@@ -12,12 +12,13 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.relations import Relation, materialize
+from darklode.pipeline.prepare.split import SPLITS
 from darklode.pipeline.train.data.sources import TrainingSource, resolve_tenant
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_LABELS, ADAPTATION_QUERIES, ADAPTATION_TEXTS
 
 WRITES = (ADAPTATION_QUERIES.name, ADAPTATION_LABELS.name, ADAPTATION_TEXTS.name)
-PAIRS_STAGE = Stage("adaptation_pairs", 2, (), WRITES)
+PAIRS_STAGE = Stage("adaptation_pairs", 3, (), WRITES)
 
 # Labels of texts that are searched. A text outside the index can be neither found nor learned from.
 # `content_hash` recognizes copies: a copy of an answer is an answer, too.
@@ -164,7 +165,7 @@ def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Tab
     dropped = {"nothing to learn or to find": n_unlabelled, "near to a held-out query": n_near}
     dropped = {reason: count for reason, count in dropped.items() if count}
     output.count(FunnelStep("adaptation_pairs", "queries", n_queries, "queries", query_rows.num_rows, dropped))
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         output.facts[split] = pc.sum(pc.equal(query_rows["split"], split)).as_py() or 0
 
 

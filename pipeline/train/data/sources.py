@@ -110,9 +110,8 @@ class TrainingSource:
 
     def queries(self, tenant: str) -> pa.Table:
         """Load a tenant's queries; columns query_id, text, group (cluster id), split and kind."""
-        return self.with_prefix(
-            self._rows(LOG_QUERIES_SQL if self.mined else BUILD_QUERIES_SQL, tenant=tenant), "query_id"
-        )
+        rows = self._rows(LOG_QUERIES_SQL if self.mined else BUILD_QUERIES_SQL, tenant=tenant)
+        return self.with_prefix(self.with_prefix(rows, "query_id"), "group")
 
     def labels(self, tenant: str, sources: tuple[str, ...] = ()) -> pa.Table:
         """Load a tenant's labels; columns query_id, text_id, relevance, learned and probability.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.types import Row
-from darklode.pipeline.train.fit.weights import as_rows, from_rows
+from darklode.pipeline.train.fit.weights import as_rows, load_weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS, ADAPTER_WEIGHTS, TRAINING_LOG
 
@@ -189,4 +189,4 @@ def load_best_trial(tables: Tables) -> tuple[Row, Weights]:
         tables: `adaptation_trials` and `adapter_weights`.
     """
     row = best_trial(tables)
-    return row, from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [row["trial"]]))
+    return row, load_weights(tables, row["trial"])

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
@@ -28,6 +29,11 @@ def _rows(trial: int, name: str, values: Floats) -> pa.Table:
             "weights": pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(wide, np.float32).reshape(-1))),
         }
     )
+
+
+def load_weights(tables: Tables, trial: int) -> dict[str, Floats]:
+    """Weights of a trial from `adapter_weights`."""
+    return from_rows(tables.sql("FROM adapter_weights WHERE trial = $1", [trial]))
 
 
 def from_rows(rows: pa.Table) -> dict[str, Floats]:

@@ -131,14 +131,12 @@ class _SeededBaseline:
         from darklode.pipeline.train.fit.model_selection import best_score, preference, score_shares
 
         labelled_task, method = self.baseline.labels(task, self.seed), self.method
-        best_model: _SelectedModel | None = None
-        for setting in method.hyperparameters:
+
+        def train(setting: float) -> _SelectedModel:
             weights = self._fit(labelled_task, method, setting)
-            model = _SelectedModel(setting, best_score(score_shares(task, method, weights)), weights)
-            if best_model is None or preference(model.score) > preference(best_model.score):
-                best_model = model
-        assert best_model is not None
-        return best_model
+            return _SelectedModel(setting, best_score(score_shares(task, method, weights)), weights)
+
+        return max(map(train, method.hyperparameters), key=lambda model: preference(model.score))
 
     def _select_on_folds(self, task: Task, folds: Sequence[Task]) -> _SelectedModel:
         from darklode.pipeline.train.fit.model_selection import (

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Ints
+from darklode.pipeline.retrieve.pool import RRF_K
 from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
@@ -42,9 +43,6 @@ BM25_SUFFIX = ", labels: BM25's first"
 
 JOINT = "joint"
 """Trains queries and documents together; not releasable by `adapt`, because the index changes."""
-
-RRF_K = 60
-"""The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
 
 
 def _method(settings: AdaptSettings, base: BaseEncoder) -> Method:

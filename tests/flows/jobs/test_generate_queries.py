@@ -10,7 +10,7 @@ from darklode.flows.config import load_settings
 from darklode.flows.jobs import build_benchmark
 from darklode.flows.jobs.adapt_encoder import pairs_step
 from darklode.flows.jobs.generate_queries import generate_queries
-from darklode.flows.jobs.registry import write_report_of
+from darklode.flows.report import write_report
 from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
@@ -95,7 +95,7 @@ def test_the_report_tells_how_they_are_like_real_ones_and_what_nobody_reached(ro
     (row,) = tables.sql("SELECT count(*) FILTER (NOT reached) AS never FROM generation_documents").to_pylist()
     assert row["never"] == never
     before = (root / "out" / "report.html").read_bytes()
-    write_report_of(Run(str(root / "out")))
+    write_report(Run(str(root / "out")))
     assert (root / "out" / "report.html").read_bytes() == before
 
 

@@ -8,8 +8,9 @@ from prefect import Flow
 
 from darklode.flows.config import load_settings
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
-from darklode.flows.jobs.registry import JOB_MODULES, job_of_kind, stages_of, steps_of, write_report_of
+from darklode.flows.jobs.registry import JOB_MODULES, job_of_kind, stages_of, steps_of
 from darklode.flows.prefect import orchestration
+from darklode.flows.report import write_report
 from darklode.flows.runs import read_run, write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
@@ -88,7 +89,7 @@ def test_stages_are_known_without_opening_anything(tmp_path: Path, inputs: Input
     assert stages_of(run) <= set(order)
     if inputs.kind == "index":
         with pytest.raises(ArtifactError, match="holds an index, which has no report"):
-            write_report_of(run)
+            write_report(run)
     if inputs.kind == "generated":
         with pytest.raises(ArtifactError, match=r"holds generated queries \(`darklode generate`\), not a run"):
             steps_of(read_run(run))

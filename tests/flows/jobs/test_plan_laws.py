@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from darklode.flows.cli import app
 from darklode.flows.jobs.fit_laws import fit_laws
 from darklode.flows.jobs.plan_laws import NEXT_QUERIES_FILE, plan_laws
-from darklode.flows.jobs.registry import write_report_of
+from darklode.flows.report import write_report
 from darklode.flows.runs import write_inputs, write_run
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
@@ -132,7 +132,7 @@ def test_costs_and_candidates_are_those_of_the_runs(grid: Run) -> None:
     assert "takes 72 calls: the 36 calls at ranks 3 to 4 found no positive" in str(planned["judge deeper"]["advice"])
     assert len(read(run, "depth_costs")) == 4
     assert [row["query_id"] for row in read(run, "next_queries")] == ["left2", "left3", "left0", "left1"]
-    root = parsed(Path(write_report_of(run)).read_bytes())
+    root = parsed(Path(write_report(run)).read_bytes())
     assert {"law-plan", "law-costs", "law-depths", "law-next"} <= set(figures(root))
     assert rows_of(root, "law-next")[0]["query"] == "kubernetes cluster upgrade tomorrow"
 

@@ -10,7 +10,7 @@ from darklode.flows import launch
 from darklode.flows.cli import app
 from darklode.flows.jobs import run_laws
 from darklode.flows.jobs.plan_laws import plan_laws
-from darklode.flows.jobs.registry import write_report_of
+from darklode.flows.report import write_report
 from darklode.flows.runs import read_run, write_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
@@ -97,5 +97,5 @@ def test_towers_are_a_trainer(tmp_path: Path) -> None:
     page = (tmp_path / "laws" / "laws.md").read_text()
     assert "## Trained encoders" in page
     assert f"| towers | {model} |" in page
-    written = Path(write_report_of(out)).read_text()
+    written = Path(write_report(out)).read_text()
     assert "law-trained" in written

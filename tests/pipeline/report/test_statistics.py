@@ -11,6 +11,7 @@ from types import ModuleType
 import duckdb
 import pyarrow as pa
 import pytest
+from scipy.stats import binomtest
 
 from darklode.pipeline import browse, report
 from darklode.pipeline.base.artifacts import Run
@@ -166,3 +167,12 @@ def test_labels_that_people_gave_are_counted(tmp_path: Path) -> None:
         )
     export(given, "mteb", tmp_path / "judged")
     assert "human labels" not in (tmp_path / "judged" / "README.md").read_text()
+
+
+def test_wilson_intervals_are_scipys() -> None:
+    counts = [(0, 5), (1, 1), (3, 10), (50, 200), (999, 1000)]
+    with duckdb.connect() as connection:
+        values = ", ".join(map(str, counts))
+        rows = connection.sql(f"SELECT {statistics._wilson('hits', 'n')} FROM (VALUES {values}) t(hits, n)").fetchall()
+    intervals = [binomtest(*pair).proportion_ci(method="wilson") for pair in counts]
+    assert [row[1:] for row in rows] == [(round(each.low, 3), round(each.high, 3)) for each in intervals]

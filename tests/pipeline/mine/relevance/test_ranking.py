@@ -11,7 +11,6 @@ import pytest
 from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.mine.relevance import ranking
 from darklode.pipeline.mine.relevance.ranking import (
-    RRF_K,
     Candidates,
     DocumentIndex,
     RankedDocuments,
@@ -21,6 +20,7 @@ from darklode.pipeline.mine.relevance.ranking import (
     scores,
     top_candidates,
 )
+from darklode.pipeline.retrieve.pool import RRF_K
 from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.schemas.mining import RelevanceSettings
 from helpers.scripted_stream import replies

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from darklode.flows.jobs.fit_laws import fit_laws
-from darklode.flows.jobs.registry import write_report_of
+from darklode.flows.report import write_report
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.drawing import Curves
 from helpers.report_runs import figures, parsed, rows_of, shown, text_of
@@ -28,7 +28,7 @@ def laws(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.slow
 def test_the_page_tells_verdicts_curves_and_correlations(laws: Run) -> None:
-    written = Path(write_report_of(laws)).read_bytes()
+    written = Path(write_report(laws)).read_bytes()
     root = parsed(written)
     assert "Scaling laws of labelled data" in text_of(root)
     assert "encoders trained21laws found2laws tested2" in text_of(root)
@@ -41,7 +41,7 @@ def test_the_page_tells_verdicts_curves_and_correlations(laws: Run) -> None:
     (correlated,) = rows_of(root, "law-correlations")
     assert correlated["pearson"] == "-1"
     assert written.count(b"\xe2\x98\x85<title>") == 2, "a star for each measure's largest size"
-    assert Path(write_report_of(laws)).read_bytes() == written
+    assert Path(write_report(laws)).read_bytes() == written
 
 
 @pytest.mark.slow

@@ -44,6 +44,19 @@ def test_some_of_the_queries_are_numbered_anew_with_all_that_is_known_of_them() 
     assert replace(whole, siblings=None).with_queries(np.array([1])).siblings is None
 
 
+def test_groups_stay_aligned_with_the_queries_of_two_sets() -> None:
+    def query_set(query_id: str, group: str | None) -> QuerySet:
+        groups = None if group is None else pa.array([group])
+        labels = pa.table({"query_id": pa.array([], pa.string())})
+        return QuerySet(pa.array([query_id]), np.eye(1, dtype=np.float32), np.zeros(1, np.int32), labels, "x", groups)
+
+    groups = query_set("a", "1").concat(query_set("b", "2")).groups
+    assert groups is not None
+    assert groups.to_pylist() == ["1", "2"]
+    assert query_set("a", "1").concat(query_set("b", None)).groups is None
+    assert query_set("a", None).concat(query_set("b", None)).groups is None
+
+
 def test_pairs_known_and_refused_are_those_of_the_labels(adapted: Adapted) -> None:
     frozen = adapted.base.open(adapted.out.tables())
     task = Task.from_tables(adapted.out.tables(), frozen, same_document=False)

@@ -54,7 +54,9 @@ def test_ids_of_two_runs_do_not_meet(adapted: Adapted, tmp_path: Path) -> None:
     named = [row["text_id"] for row in read(both, "adaptation_texts") if row["index"] == 1]
     assert named
     assert all(str(name).startswith("run 1:") for name in named)
-    assert {row["index"] for row in read(both, "adaptation_queries")} == {0, 1}
+    rows = read(both, "adaptation_queries")
+    assert {row["index"] for row in rows} == {0, 1}
+    assert all(str(row["group"]).startswith("run 1:") == (row["index"] == 1) for row in rows)
 
 
 def test_two_tenants_need_a_name(adapted: Adapted, tmp_path: Path) -> None:
