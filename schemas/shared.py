@@ -45,19 +45,33 @@ TruncateDim = Annotated[
 QueryPrompt = Annotated[str, Field(description="Text put before every query.")]
 DocumentPrompt = Annotated[str, Field(description="Text put before every chunk.")]
 BatchSize = "Texts or pairs per forward pass; kind openai: maximum number of texts per request."
+Revision = Annotated[
+    str | None,
+    Field(description="Commit or tag on the hub. null: the revision in the local cache, else the newest."),
+]
+OnnxModelPath = (
+    "Model name in fastembed's list, such as BAAI/bge-small-en-v1.5, or a local folder with an ONNX file, "
+    "tokenizer.json and tokenizer_config.json."
+)
 
 
 class LocalModelSection(Section):
     """How a model of the Hugging Face hub, or of a folder, runs on this machine."""
 
-    revision: str | None = Field(
-        None, description="Commit or tag on the hub. null: the revision in the local cache, else the newest."
-    )
+    revision: Revision = None
     max_seq_length: int | None = Field(
         None, gt=0, description="Truncate inputs to this many tokens. null: the model's own limit."
     )
     device: NoRow[str] = Field("auto", description=Device)
     batch_size: NoRow[int] = Field(32, gt=0, description=BatchSize)
+
+
+class OnnxModelSection(Section):
+    """How fastembed runs an ONNX model on this machine."""
+
+    revision: Revision = None
+    batch_size: NoRow[int] = Field(32, gt=0, description=BatchSize)
+    threads: NoRow[int | None] = Field(None, gt=0, description="CPU threads of the ONNX model. null: all cores.")
 
 
 # Training positives and mined negatives
