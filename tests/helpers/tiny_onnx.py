@@ -82,7 +82,8 @@ def _save(
 ) -> Path:
     helper, types = onnx.helper, onnx.TensorProto
     weights = np.random.default_rng(seed).normal(size=(len(_VOCABULARY), DIMENSIONS)).astype(np.float32)
-    tensors = [onnx.numpy_helper.from_array(value, name) for name, value in {"embeddings": weights, **constants}.items()]
+    arrays = {"embeddings": weights, **constants}
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
     signature = [helper.make_tensor_value_info(name, types.INT64, ["n", "t"]) for name in inputs]
     result = helper.make_tensor_value_info(output[0], types.FLOAT, output[1])
     body = helper.make_graph(nodes, "tiny", signature, [result], tensors)
@@ -107,3 +108,19 @@ def _save_tokenizer(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": N_TOKENS, "pad_token": "[PAD]"}))
     (folder / "special_tokens_map.json").write_text(json.dumps({"pad_token": "[PAD]", "cls_token": "[CLS]"}))
     (folder / "config.json").write_text(json.dumps({"pad_token_id": 0}))
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def into_hub_cache(model: Path, hub: Path, repository: str) -> Path:
+    """Move a model into a hub cache, as a download of `repository` would leave it.
+
+    Returns:
+        The snapshot's folder.
+    """
+    entry = hub / f"models--{repository.replace('/', '--')}"
+    (entry / "refs").mkdir(parents=True)
+    (entry / "refs" / "main").write_text(COMMIT)
+    (entry / "snapshots").mkdir()
+    return model.rename(entry / "snapshots" / COMMIT)
