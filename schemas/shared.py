@@ -37,7 +37,14 @@ ServerUrl = (
 # A model on this machine
 ModelName = "Model name, as the server or the kind takes it."
 Device = "auto (a GPU if there is one, models use all GPUs; else the CPU), cpu or cuda; for models also cuda:N."
-ModelPath = "Model name on the Hugging Face hub, a local folder, or package:NAME for an installed Python package."
+ModelPath = (
+    "Model name on the Hugging Face hub, a local folder, or package:NAME for an installed Python package. fastembed: a "
+    "name in its list, or a local folder."
+)
+Revision = Annotated[
+    str | None,
+    Field(description="Commit or tag on the hub. null: the revision in the local cache, else the newest."),
+]
 TruncateDim = Annotated[
     int | None,
     Field(gt=0, description="Keep only the first N dimensions of each vector (Matryoshka models). null: all."),
@@ -45,14 +52,6 @@ TruncateDim = Annotated[
 QueryPrompt = Annotated[str, Field(description="Text put before every query.")]
 DocumentPrompt = Annotated[str, Field(description="Text put before every chunk.")]
 BatchSize = "Texts or pairs per forward pass; kind openai: maximum number of texts per request."
-Revision = Annotated[
-    str | None,
-    Field(description="Commit or tag on the hub. null: the revision in the local cache, else the newest."),
-]
-OnnxModelPath = (
-    "Model name in fastembed's list, such as BAAI/bge-small-en-v1.5, or a local folder with an ONNX file, "
-    "tokenizer.json and tokenizer_config.json."
-)
 
 
 class LocalModelSection(Section):
@@ -71,7 +70,6 @@ class OnnxModelSection(Section):
 
     revision: Revision = None
     batch_size: NoRow[int] = Field(32, gt=0, description=BatchSize)
-    threads: NoRow[int | None] = Field(None, gt=0, description="CPU threads of the ONNX model. null: all cores.")
 
 
 # Training positives and mined negatives

@@ -80,7 +80,7 @@ def test_settings_name_kinds_of_a_package(installed: dict[str, str]) -> None:
         (["judge.kind=share_of_words", "judge.shortst=3"], "did you mean judge.shortest?"),
         (
             ["judge.kind=share_of_words", "judge.model=m"],
-            "setting of kind cross_encoder and fastembed_cross_encoder and llm",
+            "of kind cross_encoder, fastembed_cross_encoder and llm",
         ),
         (["judge.shortest=3"], "judge.shortest is a setting of kind share_of_words; judge.kind is embedded"),
         (["pool.retrievers=[shared_word]"], "did you mean shared_words?"),

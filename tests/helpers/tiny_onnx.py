@@ -20,17 +20,25 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *_LETTERS]
 
 
-def tiny_encoder(folder: Path, graph: str = "onnx/model.onnx", seed: int = 7) -> Path:
+def tiny_encoder(
+    folder: Path, graph: str = "onnx/model.onnx", seed: int = 7, pooling: str | None = "mean_tokens"
+) -> Path:
     """An encoder whose output is a vector per token, shape (texts, tokens, 8).
 
     Args:
         folder: does not exist yet.
         graph: name of the ONNX file in it.
         seed: of the weights.
+        pooling: for `1_Pooling/config.json`, as sentence-transformers writes it; None: no such file.
     """
     helper = onnx.helper
     nodes = [helper.make_node("Gather", ["embeddings", "input_ids"], ["last_hidden_state"])]
-    return _save(folder, graph, nodes, {}, seed, ("last_hidden_state", ["n", "t", DIMENSIONS]), ["input_ids"])
+    _save(folder, graph, nodes, {}, seed, ("last_hidden_state", ["n", "t", DIMENSIONS]), ["input_ids"])
+    if pooling:
+        modes = {f"pooling_mode_{name}": name == pooling for name in ("cls_token", "mean_tokens", "lasttoken")}
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"include_prompt": True, **modes}))
+    return folder
 
 
 def tiny_cross_encoder(folder: Path, graph: str = "onnx/model.onnx", seed: int = 7, labels: int = 1) -> Path:

@@ -188,7 +188,7 @@ def load_onnx(settings: Settings, role: Role, pooling: str | None = None) -> Any
     """Load the model with fastembed; the hub is used only if it is neither a folder nor in the local cache.
 
     Args:
-        settings: the model and its threads.
+        settings: the model.
         role: encoder or cross-encoder.
         pooling: pooling of an encoder in a folder.
 
@@ -200,7 +200,7 @@ def load_onnx(settings: Settings, role: Role, pooling: str | None = None) -> Any
     folder = fetch_onnx(settings, role)
     name = _register(model_class, folder, pooling) if folder.is_own else folder.name
     try:
-        return model_class(name, threads=settings.threads, specific_model_path=str(folder.folder))
+        return model_class(name, specific_model_path=str(folder.folder))
     except Exception as error:  # the errors of onnxruntime and tokenizers have no common base
         reason = _reason(error)
         raise MissingPart(f"model {settings.model} in {folder.folder} cannot be loaded ({reason})") from None

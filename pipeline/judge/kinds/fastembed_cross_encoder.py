@@ -18,14 +18,14 @@ from darklode.pipeline.retrieve.encoders.port import identity
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.pooling import OnnxModel
 from darklode.schemas.settings import CacheSettings
-from darklode.schemas.shared import OnnxModelPath, OnnxModelSection
+from darklode.schemas.shared import ModelPath, OnnxModelSection
 
 
 class FastembedCrossEncoderSettings(OnnxModelSection, LedgerKind):
     """An ONNX cross-encoder that fastembed runs on this machine's CPU, without torch."""
 
     kind: Literal["fastembed_cross_encoder"] = "fastembed_cross_encoder"
-    model: FolderOrName[str] = Field("", description=OnnxModelPath)
+    model: FolderOrName[str] = Field("", description=ModelPath)
 
     @model_validator(mode="after")
     def _requires_model(self) -> Self:
@@ -57,7 +57,7 @@ class FastembedCrossEncoderJudge(PairScoringJudge):
     """The sigmoid of a fastembed cross-encoder's score is the (uncalibrated) probability of relevance.
 
     Args:
-        settings: model, batch size, threads and threshold.
+        settings: model, batch size and threshold.
     """
 
     def __init__(self, settings: FastembedCrossEncoderSettings) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.onnx_models import listed_model, load_onnx, own_folder, versioned_onnx_name
@@ -16,6 +17,17 @@ from darklode.pipeline.retrieve.encoders.port import identity, short_hash
 from darklode.schemas.pooling import EncoderSettings, OnnxModel
 from darklode.schemas.shared import DocumentPrompt, QueryPrompt
 
+_POOLINGS = {
+    "cls": "cls",
+    "cls_token": "cls",
+    "mean": "mean",
+    "mean_tokens": "mean",
+    "lasttoken": "last_token",
+}
+"""fastembed's names of sentence-transformers' poolings, in its new and its old files."""
+
+_MODULES_OF_FASTEMBED = ("Transformer", "Pooling", "Normalize")
+
 
 class FastembedModel(OnnxModel, EncoderSettings):
     """An ONNX model of fastembed with the prompts it is used with."""
@@ -23,40 +35,59 @@ class FastembedModel(OnnxModel, EncoderSettings):
     kind: Literal["fastembed"] = "fastembed"
     query_prompt: QueryPrompt = ""
     document_prompt: DocumentPrompt = ""
-    pooling: Literal["cls", "mean", "last_token", "disabled"] | None = Field(
-        None,
-        description="How token vectors become one vector; disabled: the ONNX graph does it. Required for a model of "
-        "your own; null for a model of fastembed's list, which says it.",
-    )
 
     def encoder_id(self) -> str:
         """The encoder's id; its revision is the hub's commit, or a hash of a local folder's files.
 
         Raises:
             MissingPart: fastembed is missing, or the model is not on this machine and the settings name no commit.
-            SettingsError: an unknown model, or `pooling` missing for a folder or set for a model of the list.
+            SettingsError: an unknown model, or a folder with modules that fastembed does not run.
         """
         return identity(
             self.kind,
             versioned_onnx_name(self, "TextEmbedding"),
             prompts=short_hash(self.query_prompt, self.document_prompt),
-            pooling=self.pooling_id(),
+            pooling=self.folder_pooling or listed_model(self, "TextEmbedding").implementation,
         )
 
-    def pooling_id(self) -> str:
-        """The pooling, or the class that determines it: fastembed has changed it between releases.
+    @property
+    def folder_pooling(self) -> str | None:
+        """Pooling of a model in a folder, as fastembed names it; None for a model of fastembed's list.
 
         Raises:
-            MissingPart: fastembed or the folder is missing.
-            SettingsError: as for `encoder_id`.
+            MissingPart: the folder does not exist or is incomplete.
+            SettingsError: the folder has modules that fastembed does not run.
         """
-        if own_folder(self):
-            if self.pooling is None:
-                raise SettingsError(f"model {self.model} is a folder: set pooling to cls, mean, last_token or disabled")
-            return self.pooling
-        if self.pooling:
-            raise SettingsError(f"pooling {self.pooling}: {self.model} is no folder, and fastembed knows its pooling")
-        return listed_model(self, "TextEmbedding").implementation
+        own = own_folder(self)
+        return _declared_pooling(own.folder) if own else None
+
+
+def _declared_pooling(folder: Path) -> str:
+    """Pooling in sentence-transformers' files of a folder; `disabled` if there are none: the graph pools itself.
+
+    Raises:
+        SettingsError: a pooling or a module that fastembed does not have.
+    """
+    modules = _read_json(folder / "modules.json") or []
+    names = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
+    strange = [name for name in names if name not in _MODULES_OF_FASTEMBED]
+    if strange:
+        raise SettingsError(f"model {folder}: fastembed cannot run its module {strange[0]}")
+    config = _read_json(folder / "1_Pooling" / "config.json")
+    if config is None:
+        return "disabled"
+    flags = [name.removeprefix("pooling_mode_") for name, value in config.items() if value is True]
+    mode = str(config.get("pooling_mode", " and ".join(name for name in flags if name != "include_prompt")))
+    if mode not in _POOLINGS:
+        raise SettingsError(f"model {folder}: fastembed has no pooling {mode} (1_Pooling/config.json)")
+    return _POOLINGS[mode]
+
+
+def _read_json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 class FastembedEncoder(LocalEncoder):
@@ -66,13 +97,12 @@ class FastembedEncoder(LocalEncoder):
 
     Raises:
         MissingPart: fastembed or the model is missing, or the model cannot be loaded.
-        SettingsError: an unknown model, or a pooling that does not fit it.
+        SettingsError: an unknown model, or a graph that does not fit the folder's pooling.
     """
 
     def __init__(self, settings: FastembedModel) -> None:
         self._settings = settings
-        settings.pooling_id()  # checked before a download
-        self._model: Any = load_onnx(settings, "TextEmbedding", settings.pooling)
+        self._model: Any = load_onnx(settings, "TextEmbedding", settings.folder_pooling)
         self.encoder_id = settings.encoder_id()
         self.dimensions = self._measure_dimensions()
 
@@ -90,7 +120,10 @@ class FastembedEncoder(LocalEncoder):
         return int(shape[1])
 
     def _misfit(self, reason: str) -> SettingsError:
-        return SettingsError(f"pooling {self._settings.pooling} does not fit {self._settings.model} ({reason})")
+        pooling = self._settings.folder_pooling
+        advice = "; add sentence-transformers' 1_Pooling/config.json" if pooling == "disabled" else ""
+        model = self._settings.model
+        return SettingsError(f"model {model}: the graph does not fit pooling {pooling} ({reason}){advice}")
 
     def _encode(self, texts: Sequence[str], *, queries: bool, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
         if not len(texts):

@@ -15,15 +15,14 @@ class FastembedSettings(FastembedModel, EncoderKind):
         return FastembedEncoder(self)
 
     def fetch(self) -> None:
-        self.pooling_id()
         fetch_onnx(self, "TextEmbedding")
 
     def missing(self) -> list[str]:
-        """Missing package or model; an unknown model, or a pooling that does not fit it."""
+        """Missing package or model; a model that fastembed cannot run."""
         missing = missing_for_onnx(self, "TextEmbedding")
         if not missing:
             try:
-                self.pooling_id()
+                _ = self.folder_pooling
             except SettingsError as error:
                 missing = [str(error)]
         return missing

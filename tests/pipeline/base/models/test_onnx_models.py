@@ -72,7 +72,7 @@ def test_a_models_snapshot_in_the_hub_cache_is_found_and_loaded(tmp_path: Path, 
     assert (folder.folder, folder.name, folder.revision, folder.is_own) == (snapshot, BGE, COMMIT, False)
     assert versioned_onnx_name(settings(BGE), "TextEmbedding") == f"{BGE}@{COMMIT}"
     assert missing_for_onnx(settings(BGE), "TextEmbedding") == []
-    model = load_onnx(settings(BGE, threads=1), "TextEmbedding")
+    model = load_onnx(settings(BGE), "TextEmbedding")
     assert len(next(iter(model.embed(["tea"])))) == 8
 
 

@@ -96,7 +96,7 @@ def test_everything_that_changes_a_verdict_is_in_the_id(folder: Path, tmp_path: 
     assert len(set(ids)) == 3
     assert ids[0].startswith("fastembed_cross_encoder:tiny@files-")
     assert ids[0].endswith(":threshold=0.5")
-    assert FastembedCrossEncoderJudge(settings(folder, batch_size=5, threads=1)).judge_id == ids[0]
+    assert FastembedCrossEncoderJudge(settings(folder, batch_size=5)).judge_id == ids[0]
 
 
 def test_a_model_of_the_list_is_judged_with_from_the_hub_cache(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(model: Path | str, **values: Any) -> FastembedModel:
-    return FastembedModel.model_validate({"model": str(model), "pooling": "mean"} | values)
+    return FastembedModel.model_validate({"model": str(model)} | values)
 
 
 def expected(model: Path, texts: list[str], pooling: str, graph: str = "onnx/model.onnx") -> NDArray[np.float32]:
@@ -50,9 +51,14 @@ def expected(model: Path, texts: list[str], pooling: str, graph: str = "onnx/mod
     return np.array(rows, np.float32)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "last_token"])
-def test_vectors_are_those_of_onnxruntime_in_the_order_of_the_texts(folder: Path, pooling: str) -> None:
-    encoder = FastembedEncoder(settings(folder, pooling=pooling, batch_size=4))
+@pytest.mark.parametrize(
+    ("declared", "pooling"), [("mean_tokens", "mean"), ("cls_token", "cls"), ("lasttoken", "last_token")]
+)
+def test_vectors_are_those_of_onnxruntime_in_the_order_of_the_texts(
+    tmp_path: Path, declared: str, pooling: str
+) -> None:
+    folder = tiny_encoder(tmp_path / "tiny", pooling=declared)
+    encoder = FastembedEncoder(settings(folder, batch_size=4))
     vectors = encoder.encode_documents(TEXTS)
     assert vectors.dtype == np.float32
     assert np.allclose(vectors, expected(folder, TEXTS, pooling), atol=1e-6)
@@ -87,37 +93,64 @@ def test_queries_and_documents_go_through_fastembeds_own_methods(folder: Path, m
 
 def test_a_model_of_the_list_has_the_lists_pooling(tmp_path: Path) -> None:
     snapshot = into_hub_cache(tiny_encoder(tmp_path / "tiny", BGE_GRAPH), tmp_path / "hub", BGE_REPOSITORY)
-    encoder = FastembedEncoder(settings(BGE, pooling=None))
+    encoder = FastembedEncoder(settings(BGE))
     assert np.allclose(encoder.encode_queries(TEXTS), expected(snapshot, TEXTS, "cls", BGE_GRAPH), atol=1e-6)
     assert encoder.encoder_id == f"fastembed:{BGE}@{COMMIT}:prompts=none:pooling=OnnxTextEmbedding"
 
 
 def test_everything_that_changes_a_vector_is_in_the_id(folder: Path, tmp_path: Path) -> None:
     other = tiny_encoder(tmp_path / "tiny", seed=8)
-    changed = [{"pooling": "cls"}, {"query_prompt": "a"}, {"document_prompt": "a"}, {"model": str(other)}]
-    ids = [settings(**({"model": folder} | values)).encoder_id() for values in ({}, *changed)]  # type: ignore[arg-type]
+    pooled = tiny_encoder(tmp_path / "pooled", pooling="cls_token")
+    changed = [settings(folder, query_prompt="a"), settings(folder, document_prompt="a")]
+    ids = [case.encoder_id() for case in (settings(folder), *changed, settings(other), settings(pooled))]
     assert len(set(ids)) == 5
+    assert ids[-1].endswith(":pooling=cls")
     assert ids[0].startswith("fastembed:tiny@files-")
     assert ids[0].endswith(":prompts=none:pooling=mean")
-    assert settings(folder, batch_size=5, threads=1).encoder_id() == ids[0]
+    assert settings(folder, batch_size=5).encoder_id() == ids[0]
     assert FastembedEncoder(settings(folder)).encoder_id == ids[0]
 
 
-def test_a_folder_needs_a_pooling_and_a_listed_model_takes_none(folder: Path) -> None:
-    with pytest.raises(SettingsError, match="is a folder: set pooling to cls, mean, last_token or disabled"):
-        FastembedEncoder(settings(folder, pooling=None))
-    with pytest.raises(SettingsError, match="fastembed knows its pooling"):
-        FastembedEncoder(settings(BGE, pooling="cls"))
-    with pytest.raises(MissingPart, match="hf download"):
-        FastembedEncoder(settings(BGE, pooling=None))
+def test_sentence_transformers_newer_files_are_read_too(folder: Path, tmp_path: Path) -> None:
+    newer = tiny_encoder(tmp_path / "tiny")
+    (newer / "1_Pooling" / "config.json").write_text('{"embedding_dimension": 8, "pooling_mode": "cls"}')
+    types = ["base.modules.transformer.Transformer", "modules.pooling.Pooling", "models.Normalize"]
+    (newer / "modules.json").write_text(json.dumps([{"type": f"sentence_transformers.{name}"} for name in types]))
+    assert settings(newer).folder_pooling == "cls"
+    assert settings(folder).folder_pooling == "mean"
+    assert settings(BGE).folder_pooling is None
 
 
-def test_a_pooling_that_does_not_fit_the_graph_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="pooling disabled does not fit"):
-        FastembedEncoder(settings(folder, pooling="disabled"))
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("1_Pooling/config.json", '{"pooling_mode": ["cls", "max"]}', r"no pooling \['cls', 'max'\]"),
+        ("1_Pooling/config.json", '{"pooling_mode_max_tokens": true}', "no pooling max_tokens"),
+        ("modules.json", '[{"type": "sentence_transformers.models.Dense"}]', "cannot run its module Dense"),
+    ],
+)
+def test_what_fastembed_cannot_run_is_refused(tmp_path: Path, file: str, content: str, message: str) -> None:
+    folder = tiny_encoder(tmp_path / "tiny")
+    (folder / file).write_text(content)
+    with pytest.raises(SettingsError, match=message):
+        FastembedEncoder(settings(folder))
+
+
+def test_a_graph_that_does_not_fit_the_pooling_is_refused(tmp_path: Path) -> None:
+    unpooled = tiny_encoder(tmp_path / "unpooled", pooling=None)
+    with pytest.raises(SettingsError, match=r"does not fit pooling disabled .* add .*1_Pooling/config\.json"):
+        FastembedEncoder(settings(unpooled))
     flat = tiny_cross_encoder(tmp_path / "flat", labels=3)  # its output has the shape of sentence vectors
-    with pytest.raises(SettingsError, match="pooling cls does not fit"):
-        FastembedEncoder(settings(flat, pooling="cls"))
+    (flat / "1_Pooling").mkdir()
+    for mode in ("cls", "mean"):
+        (flat / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+        with pytest.raises(SettingsError, match=f"does not fit pooling {mode}"):
+            FastembedEncoder(settings(flat))
+
+
+def test_a_model_that_is_not_here_says_how_to_fetch_it() -> None:
+    with pytest.raises(MissingPart, match="hf download"):
+        FastembedEncoder(settings(BGE))
 
 
 def test_a_vector_that_is_no_number_names_the_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def kind(**values: Any) -> EncoderKind:
 
 
 def test_it_is_loaded_under_the_id_foretold(folder: Path) -> None:
-    settings = kind(model=str(folder), pooling="mean")
+    settings = kind(model=str(folder))
     settings.fetch()
     assert settings.missing() == []
     encoder = settings.load()
@@ -47,7 +47,7 @@ def test_it_is_loaded_under_the_id_foretold(folder: Path) -> None:
 
 def test_an_id_loads_no_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_models, "load_onnx", lambda *_: pytest.fail("loaded"))
-    assert "tiny@files-" in kind(model=str(folder), pooling="mean").encoder_id()
+    assert "tiny@files-" in kind(model=str(folder)).encoder_id()
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,18 @@ def test_an_id_loads_no_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ({"model": "BAAI/bge-small-en-v1.5"}, "HF_HUB_OFFLINE disables the hub: on a machine with network run"),
         ({"model": "bge-small-en"}, "did you mean BAAI/bge-small-en"),
         ({"model": "/nowhere"}, "the folder does not exist"),
-        ({}, "set pooling to cls"),
     ],
 )
 def test_what_is_missing_is_named(folder: Path, values: dict[str, str], message: str) -> None:
     assert message in str(kind(**({"model": str(folder)} | values)).missing())
 
 
+def test_a_model_that_fastembed_cannot_run_is_named(tmp_path: Path) -> None:
+    folder = tiny_encoder(tmp_path / "tiny")
+    (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense"}]')
+    assert "cannot run its module Dense" in str(kind(model=str(folder)).missing())
+
+
 def test_the_extra_to_install_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_models, "find_spec", lambda _name: None)
-    assert kind(model=str(folder), pooling="mean").missing() == ['pip install "darklode[light]"']
+    assert kind(model=str(folder)).missing() == ['pip install "darklode[light]"']
