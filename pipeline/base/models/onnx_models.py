@@ -207,10 +207,10 @@ def load_onnx(settings: Settings, role: Role, pooling: str | None = None) -> Any
 
 
 def _register(model_class: Any, folder: OnnxFolder, pooling: str | None) -> str:
-    """Add a folder to fastembed's list for this process, under a name made of its content."""
+    """Add a folder's kind of model to fastembed's list for this process; it is loaded from its folder."""
     from fastembed.common.model_description import ModelSource, PoolingType
 
-    name = f"darklode/{folder.revision}-{pooling}"
+    name = f"darklode/{folder.graph}-{pooling}"
     if name in {entry["model"] for entry in model_class.list_supported_models()}:
         return name
     options: dict[str, Any] = {"sources": ModelSource(url=folder.folder.resolve().as_uri()), "model_file": folder.graph}

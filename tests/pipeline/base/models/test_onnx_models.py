@@ -139,16 +139,19 @@ def test_a_folders_revision_is_a_hash_of_its_files(tmp_path: Path) -> None:
     assert versioned_onnx_name(settings(same), "TextEmbedding") != names[0]
 
 
-def test_folders_of_different_content_are_different_models_in_one_process(tmp_path: Path) -> None:
-    folders = [tiny_encoder(tmp_path / name / "tiny", seed=seed) for name, seed in (("a", 1), ("b", 2))]
-    first, other, again = (
-        next(iter(load_onnx(settings(folder), "TextEmbedding", pooling).embed(["tea"])))
-        for folder, pooling in [(folders[0], "mean"), (folders[1], "mean"), (folders[0], "mean")]
-    )
-    assert np.array_equal(first, again)
-    assert not np.allclose(first, other)
-    last = next(iter(load_onnx(settings(folders[0]), "TextEmbedding", "last_token").embed(["tea"])))
-    assert not np.allclose(first, last)
+def test_folders_with_different_files_and_pooling_are_different_models_in_one_process(tmp_path: Path) -> None:
+    first = tiny_encoder(tmp_path / "first", seed=1)
+    cases = [
+        (first, "mean"),
+        (tiny_encoder(tmp_path / "weights", seed=2), "mean"),
+        (tiny_encoder(tmp_path / "graph", "model.onnx", seed=3), "mean"),
+        (first, "last_token"),
+        (first, "mean"),
+    ]
+    models = [load_onnx(settings(folder), "TextEmbedding", pooling) for folder, pooling in cases]
+    *vectors, again = (next(iter(model.embed(["tea"]))) for model in models)
+    assert np.array_equal(vectors[0], again)
+    assert len({tuple(vector.round(4)) for vector in vectors}) == 4
 
 
 @pytest.mark.parametrize(
