@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from darklode.schemas.kinds import KindGroup, KindName, KindSection
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.section import NoRow, Section
-from darklode.schemas.shared import Device, LocalModelSection, ModelName, ModelPath
+from darklode.schemas.shared import Device, LocalModelSection, ModelName, ModelPath, OnnxModelSection
 
 ENCODERS = KindGroup("encoders", "darklode.pipeline.retrieve.encoders.kinds")
 RETRIEVERS = KindGroup("retrievers", "darklode.pipeline.retrieve.retrievers.kinds")
@@ -35,6 +35,12 @@ class LocalModel(LocalModelSection):
 
     model: FolderOrName[str] = Field(min_length=1, description=ModelPath)
     dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="Precision of the weights.")
+
+
+class OnnxModel(OnnxModelSection):
+    """An ONNX model that fastembed runs on this machine."""
+
+    model: FolderOrName[str] = Field(min_length=1, description=ModelPath)
 
 
 class Bm25Settings(Section):

@@ -300,7 +300,8 @@ def _unknown_in_kind_message(mark: OfKind, kind: str, path: str, name: str) -> s
     if changed := _changed_key_message(f"{path}.{name}", f"{section}.{name}", f"{section}.{NAME}.{name}"):
         return changed
     if holders := mark.kinds_with_key(name):
-        return f"{path}.{name} is a setting of kind {' and '.join(holders)}; {path}.kind is {kind}"
+        names = " and ".join(filter(None, (", ".join(holders[:-1]), holders[-1])))
+        return f"{path}.{name} is a setting of kind {names}; {path}.kind is {kind}"
     own = list(mark.section(kind).model_fields)
     other_keys = [key for kind_name in mark.group.own_kinds() for key in mark.section(kind_name).model_fields]
     close = get_close_matches(name, [*own, *other_keys], n=1, cutoff=0.5)

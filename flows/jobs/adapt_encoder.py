@@ -190,8 +190,8 @@ def open_base(records: Sequence[RunRecord], encoder: str, settings: Settings) ->
     encoder_settings = factories.encoder(encoder, settings)
     if not isinstance(encoder_settings, SentenceTransformersSettings):
         raise SettingsError(
-            f"encoders.{encoder} is of kind {encoder_settings.kind}, whose weights are on a server; an adapted head "
-            "can be saved only with an encoder of kind sentence_transformers"
+            f"encoders.{encoder} is of kind {encoder_settings.kind}; an adapted encoder can be saved only with the "
+            "weights of kind sentence_transformers, such as the same model from the hub"
         )
     encoder_settings.fetch()
     sources = [record.training_source(number) for number, record in enumerate(records)]

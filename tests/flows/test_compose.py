@@ -150,7 +150,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_image_holds_what_its_service_imports(installed: Path, service: str) -> None:
     assert "$EXTRAS" in inline()
     extras = extras_of(service)  # of the image with some, optional_modules says below that they hold what it needs
-    absent = set() if extras else optional_modules(["neural", "local", "train", "onnx", "ray"])
+    absent = set() if extras else optional_modules(["neural", "light", "local", "train", "onnx", "ray"])
     command = [sys.executable, "-c", BLOCKED, json.dumps(sorted(absent)), json.dumps(NEEDED[service])]
     done = subprocess.run(
         command,

@@ -103,13 +103,16 @@ def test_a_kinds_own_key_comes_in_any_order(assignment: str, key: str, value: ob
 @pytest.mark.parametrize(
     ("assignments", "message"),
     [
-        (["judge.batch_size=64"], "judge.batch_size is a setting of kind cross_encoder; judge.kind is embedded"),
+        (
+            ["judge.batch_size=64"],
+            "judge.batch_size is a setting of kind cross_encoder and fastembed_cross_encoder; judge.kind is embedded",
+        ),
         ([*LLM, "judge.device=cpu"], "judge.device is a setting of kind cross_encoder; judge.kind is llm"),
         ([*LLM, "judge.promt=x"], "there is no setting judge.promt; did you mean judge.prompt?"),
         (["judge.promt=x"], "did you mean judge.prompt? It is one of kind llm."),
         (["judge.kind=lm"], "judge.kind: there is no kind 'lm'; did you mean llm?"),
         (["term_weighting.table=t.csv"], "term_weighting.table is a setting of kind table; term_weighting.kind is log"),
-        (["encoders.e.model=m"], "encoders.e.kind: kind must be one of openai, sentence_transformers"),
+        (["encoders.e.model=m"], "encoders.e.kind: kind must be one of fastembed, openai, sentence_transformers"),
         (["encoders.e={kind: openai, model: m, device: cpu}"], "encoders.e.device is a setting of kind sentence_tr"),
         (
             ["judge.panel=[{kind: llm, model: m, base_url: h, strategy: full}]"],

@@ -1,4 +1,4 @@
-"""A model hub on loopback that serves one folder as the model `acme/minilm`, by the hub's own protocol."""
+"""A model hub on loopback that serves one folder as a model, by the hub's own protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "acme/minilm"
 
 
 @contextmanager
-def fake_hub(folder: Path) -> Iterator[str]:
+def fake_hub(folder: Path, name: str = NAME) -> Iterator[str]:
     """The hub's address, for HF_ENDPOINT, while the block runs."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -34,13 +34,13 @@ def fake_hub(folder: Path) -> Iterator[str]:
 
         def _answer(self, *, body: bool) -> None:
             path = unquote(self.path).partition("?")[0]
-            if path.startswith(f"/api/models/{NAME}/tree/"):
+            if path.startswith(f"/api/models/{name}/tree/"):
                 return self._send(json.dumps(_tree(folder)).encode(), body)
-            if path.startswith(f"/api/models/{NAME}"):
+            if path.startswith(f"/api/models/{name}"):
                 siblings = [{"rfilename": file["path"]} for file in _tree(folder)]
-                return self._send(json.dumps({"id": NAME, "sha": COMMIT, "siblings": siblings}).encode(), body)
-            file = folder / path.removeprefix(f"/{NAME}/resolve/{COMMIT}/")
-            if not path.startswith(f"/{NAME}/resolve/") or not file.is_file():
+                return self._send(json.dumps({"id": name, "sha": COMMIT, "siblings": siblings}).encode(), body)
+            file = folder / path.removeprefix(f"/{name}/resolve/{COMMIT}/")
+            if not path.startswith(f"/{name}/resolve/") or not file.is_file():
                 return self._send(b"", body, 404)
             return self._send(file.read_bytes(), body)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -22,8 +23,10 @@ from darklode.schemas.pooling import LocalModel as Settings
 PACKAGE = "package:"
 """Prefix of the import name of an installed package that contains a model."""
 
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_FILES_PREFIX = "files-"
+FILES_PREFIX = "files-"
+"""Prefix of a revision that is a hash of a folder's files."""
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
 _DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _WORKING_SHARE = 1.25
 """Memory for weights and activations, relative to the weights; 32 texts of 500 characters need less."""
@@ -43,7 +46,7 @@ class ModelFolder:
     @property
     def is_own(self) -> bool:
         """Whether it is a folder of the user, not of the hub's cache."""
-        return self.revision.startswith(_FILES_PREFIX)
+        return self.revision.startswith(FILES_PREFIX)
 
 
 def locate(settings: Settings) -> ModelFolder | None:
@@ -65,7 +68,7 @@ def locate(settings: Settings) -> ModelFolder | None:
 
 
 def _local_folder(folder: Path, name: str) -> ModelFolder:
-    return ModelFolder(folder, name, f"{_FILES_PREFIX}{_fingerprint(folder)}")
+    return ModelFolder(folder, name, f"{FILES_PREFIX}{fingerprint(folder)}")
 
 
 def _find_packaged(model: str) -> Path:
@@ -91,7 +94,7 @@ def versioned_name(settings: Settings) -> str:
     model = locate(settings)
     name = model.name if model else repository(settings.model)
     revision = model.revision if model else settings.revision
-    if revision is None or (model is None and not _COMMIT.fullmatch(revision)):
+    if revision is None or (model is None and not COMMIT.fullmatch(revision)):
         hint = fetch_hint(settings)
         raise MissingPart(f"model {name} is not in the local cache, so its revision is unknown: {hint}")
     return f"{name}@{revision}"
@@ -105,8 +108,7 @@ def missing_for(settings: Settings) -> list[str]:
         model = locate(settings)
     except DarklodeError as error:
         return [str(error)]
-    not_cached = f"the model is not in the local cache, {_unreachable_reason()}: {fetch_hint(settings)}"
-    problems = [] if model or hub_answers() else [not_cached]
+    problems = [] if model else download_problems(fetch_hint(settings))
     code = own_code(model.folder) if model else None
     if code:
         problems.append(f"the model needs its own code ({code}), which is never executed: serve it with vLLM")
@@ -122,11 +124,18 @@ def hub_answers() -> bool:
     return not constants.HF_HUB_OFFLINE and is_listening(constants.ENDPOINT)
 
 
-def _unreachable_reason() -> str:
+def download_problems(hint: str) -> list[str]:
+    """Why a model that is not in the local cache cannot be downloaded; empty if it can.
+
+    Args:
+        hint: how to download it elsewhere.
+    """
     from huggingface_hub import constants
 
-    forbidden = constants.HF_HUB_OFFLINE
-    return "and HF_HUB_OFFLINE disables the hub" if forbidden else f"and {constants.ENDPOINT} does not answer"
+    if hub_answers():
+        return []
+    reason = "HF_HUB_OFFLINE disables the hub" if constants.HF_HUB_OFFLINE else f"{constants.ENDPOINT} does not answer"
+    return [f"the model is not in the local cache, and {reason}: {hint}"]
 
 
 def _package_problems(settings: Settings) -> list[str]:
@@ -140,10 +149,16 @@ def _package_problems(settings: Settings) -> list[str]:
 
 def fetch_hint(settings: Settings) -> str:
     """How to download the model."""
-    revision = f" --revision {settings.revision}" if settings.revision else ""
+    return download_hint(repository(settings.model), settings.revision)
+
+
+def download_hint(name: str, revision: str | None, files: Sequence[str] = ()) -> str:
+    """How to download files of a repository on the hub; without files, all of them."""
+    options = [f"--revision {revision}"] if revision else []
+    command = " ".join(["hf download", name, *files, *options])
     return (
-        f"on a machine with network run `hf download {repository(settings.model)}{revision}` (gated models: after "
-        "`hf auth login`); HF_HOME sets the cache folder"
+        f"on a machine with network run `{command}` (gated models: after `hf auth login`); HF_HOME sets the cache "
+        "folder"
     )
 
 
@@ -214,11 +229,9 @@ def _tensors(file: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(name, tensor) for name, tensor in head.items() if name != "__metadata__"]
 
 
-def _fingerprint(folder: Path) -> str:
+def fingerprint(folder: Path, patterns: Sequence[str] = _HASHED_PATTERNS) -> str:
     """Hash of names and contents of all files that can change a vector."""
-    files = sorted(
-        {file.relative_to(folder).as_posix() for pattern in _HASHED_PATTERNS for file in folder.rglob(pattern)}
-    )
+    files = sorted({file.relative_to(folder).as_posix() for pattern in patterns for file in folder.rglob(pattern)})
     digest = sha256()
     for name in files:
         digest.update(f"{name}\0{file_hash(folder / name)}\0".encode())

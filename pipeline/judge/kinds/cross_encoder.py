@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
-from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import fetch_model, open_model
 from darklode.pipeline.base.models.local import architectures, locate, missing_for, versioned_name
 from darklode.pipeline.judge.kinds import LedgerKind
-from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge, replies_of
+from darklode.pipeline.judge.pair_scores import PairScoringJudge
 from darklode.pipeline.retrieve.encoders.port import identity
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.pooling import LocalModel
 from darklode.schemas.settings import CacheSettings
 from darklode.schemas.shared import LocalModelSection, ModelPath
-
-_BATCHES_AT_ONCE = 8  # batches per GPU in a `ReplyBatch`
-_DECIMALS = 4
-"""Decimals of scores that do not depend on the other pairs of a batch."""
 
 
 class CrossEncoderSettings(LocalModelSection, LedgerKind):
@@ -64,11 +55,11 @@ class CrossEncoderSettings(LocalModelSection, LedgerKind):
         return missing_for(self.local)
 
 
-class CrossEncoderJudge(StreamingJudge):
+class CrossEncoderJudge(PairScoringJudge):
     """Sentence-transformers' `CrossEncoder` with one output, whose sigmoid is the (uncalibrated) probability of
     relevance.
 
-    A chunk is its title, heading and text. Models with custom code are refused; the network is used only for a model
+    Models with custom code are refused; the network is used only for a model
     that is neither a folder nor completely cached. With several GPUs, each runs a copy of the model in its own process.
 
     Args:
@@ -79,7 +70,7 @@ class CrossEncoderJudge(StreamingJudge):
     """
 
     def __init__(self, settings: CrossEncoderSettings) -> None:
-        self._threshold = settings.cut
+        super().__init__(settings.cut)
         self._settings = settings.local
         if "/" not in settings.model and locate(self._settings) is None:
             raise SettingsError(
@@ -101,22 +92,9 @@ class CrossEncoderJudge(StreamingJudge):
         tokens = self._settings.max_seq_length or "all"
         return identity("cross_encoder", name, tokens=tokens, dtype=self._settings.dtype, threshold=self._threshold)
 
-    async def stream(self, pairs: pa.Table) -> AsyncIterator[ReplyBatch]:
-        """Score pairs, longest first, so that the pairs of a batch have similar lengths.
-
-        Raises:
-            MissingPart: a package, the model or the GPU is missing, or the model needs custom code.
-            SettingsError: max_seq_length exceeds the model's limit, or the model has not exactly one output.
-        """
-        chunks = view(pairs)
-        lengths = pc.add(pc.binary_length(pairs["query"]), pc.binary_length(chunks)).to_numpy()
-        order = np.argsort(-lengths, kind="stable")
-        step = self._settings.batch_size * _BATCHES_AT_ONCE * len(self._devices)
-        for start in range(0, len(order), step):
-            rows = order[start : start + step]
-            texts = [pairs["query"].take(rows).to_pylist(), chunks.take(rows).to_pylist()]
-            scores = await asyncio.to_thread(self._score, list(zip(*texts, strict=True)))
-            yield ReplyBatch(rows, self._replies(scores))
+    @property
+    def _pairs_per_pass(self) -> int:
+        return self._settings.batch_size * len(self._devices)
 
     @cached_property
     def _devices(self) -> list[str]:
@@ -147,16 +125,7 @@ class CrossEncoderJudge(StreamingJudge):
         scores = self._model.predict(
             texts, batch_size=size, pool=self._pool, activation_fn=Sigmoid(), show_progress_bar=False
         )
-        return np.asarray(scores, dtype=np.float64).round(_DECIMALS)
-
-    def _replies(self, scores: NDArray[np.float64]) -> pa.Table:
-        probability = pa.array(scores, mask=~np.isfinite(scores))
-        columns = {
-            "relevant": pc.greater_equal(probability, self._threshold),
-            "probability": probability.cast(pa.float32()),
-            "error": pc.if_else(pc.is_null(probability), "the model's score is not a number", None).cast(pa.string()),
-        }
-        return replies_of(columns, len(scores))
+        return np.asarray(scores, dtype=np.float64)
 
 
 KIND = CrossEncoderSettings

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.errors import DarklodeError, SettingsError
+from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_model
-from darklode.pipeline.retrieve.encoders.port import Vectors
+from darklode.pipeline.retrieve.encoders.local_encoder import LocalEncoder, unit_vectors
 from darklode.pipeline.retrieve.encoders.prompted_model import PromptedModel
-
-_FORWARD_PASSES = 32
-"""Forward passes per device after which vectors are yielded."""
 
 
 def with_prompt(settings: PromptedModel, texts: Sequence[str], *, queries: bool) -> list[str]:
@@ -47,7 +44,7 @@ def encode_texts(
     return np.asarray(vectors, np.float32)
 
 
-class SentenceTransformersEncoder:
+class SentenceTransformersEncoder(LocalEncoder):
     """A sentence-transformers model.
 
     Prompts are prepended here and the model's default prompt is disabled, so that only the settings count. Code shipped
@@ -63,10 +60,6 @@ class SentenceTransformersEncoder:
         SettingsError: more tokens or dimensions than the model has.
     """
 
-    encoder_id: str
-    dimensions: int
-    cost = 0.0
-
     def __init__(self, settings: PromptedModel) -> None:
         self._settings = settings
         self._devices = devices(settings.device)
@@ -78,24 +71,9 @@ class SentenceTransformersEncoder:
             raise SettingsError(f"dimensions {settings.truncate_dim}: {settings.model} has only {has}")
         self.dimensions = settings.truncate_dim or has
 
-    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors, shape (len(texts), dimensions), in the order of the texts."""
-        return self._encode(texts, queries=True)
-
-    def encode_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors, shape (len(texts), dimensions), in the order of the texts."""
-        return self._encode(texts, queries=False)
-
-    def encode_batches(
-        self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
-    ) -> Generator[Vectors, None, None]:
-        """Vectors as they are computed, shortest texts first."""
-        order = np.argsort([len(text) for text in texts], kind="stable")
-        step = _FORWARD_PASSES * self._settings.batch_size * len(self._devices)
-        for start in range(0, len(order), step):
-            places = order[start : start + step]
-            names = [ids[position] for position in places] if ids else None
-            yield places, self._encode([texts[position] for position in places], queries=queries, ids=names)
+    @property
+    def _texts_per_pass(self) -> int:
+        return self._settings.batch_size * len(self._devices)
 
     def _encode(self, texts: Sequence[str], *, queries: bool, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
         if not len(texts):
@@ -104,14 +82,5 @@ class SentenceTransformersEncoder:
             self._pool = self._model.start_multi_process_pool(self._devices)
             weakref.finalize(self, type(self._model).stop_multi_process_pool, self._pool)
         vectors = encode_texts(self._model, self._settings, texts, queries=queries, pool=self._pool)
-        vectors = vectors[:, : self.dimensions]
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        broken = ~np.isfinite(lengths[:, 0])
-        if broken.any():
-            row = int(broken.argmax())
-            text_name = f"{texts[row][:60]!r}" + (f" (content hash {ids[row]})" if ids else "")
-            raise DarklodeError(
-                f"{self._settings.model} gave a vector with NaN or infinity for {text_name}: "
-                f"the model overflows with dtype {self._settings.dtype}; set dtype: bfloat16 or float32"
-            )
-        return np.asarray(vectors / np.maximum(lengths, np.float32(1e-12)), np.float32)
+        advice = f"the model overflows with dtype {self._settings.dtype}; set dtype: bfloat16 or float32"
+        return unit_vectors(vectors[:, : self.dimensions], texts, ids, model=self._settings.model, advice=advice)

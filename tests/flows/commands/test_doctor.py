@@ -1,9 +1,11 @@
 import re
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
-from darklode.pipeline.base.models import local
+from darklode.flows.commands import doctor
+from darklode.pipeline.base.models import local, onnx_models
 from helpers.commands import Call, Environment
 
 
@@ -41,6 +43,39 @@ def test_what_the_preset_local_lacks_is_said(call: Call, monkeypatch: pytest.Mon
     missing = re.findall(r"^(preset local| *minilm) +not ready +(.*)$", shown.out, re.M)
     assert [name.strip() for name, _ in missing] == ["preset local", "minilm"]
     assert 'pip install "darklode[neural]"' in missing[0][1]
+
+
+def test_what_the_preset_light_lacks_is_said(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_models, "find_spec", lambda _name: None)
+    shown = call("doctor", "--preset", "light")
+    assert shown.code == 1
+    missing = re.findall(r"^(preset light| *bge-small) +not ready +(.*)$", shown.out, re.M)
+    assert [(name.strip(), detail) for name, detail in missing] == [
+        ("preset light", 'pip install "darklode[light]"'),
+        ("bge-small", 'pip install "darklode[light]"'),
+    ]
+
+
+def test_the_installed_encoder_libraries_are_listed_or_the_smallest_is_proposed(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fastembed", reason="fastembed is not installed")
+    shown = call("doctor", "--preset", "embedded")
+    assert re.search(r"^encoders +ok +.*fastembed 0\.9", shown.out, re.M)
+    assert re.search(r"^extra light +ok +fastembed 0\.9\S*, onnxruntime 1\.", shown.out, re.M)
+    installed = doctor.version
+
+    def without_encoders(name: str) -> str:
+        if name in ("fastembed", "sentence-transformers"):
+            raise PackageNotFoundError(name)
+        return installed(name)
+
+    monkeypatch.setattr(doctor, "version", without_encoders)
+    shown = call("doctor", "--preset", "embedded")
+    install = r'pip install "darklode\[light\]"'
+    assert re.search(rf"^encoders +not installed +{install} adds .*without torch", shown.out, re.M)
+    assert re.search(rf"^extra light +not installed +{install} installs fastembed$", shown.out, re.M)
+    assert shown.code == 0, "encoders are optional"
 
 
 MISSING = ("--set", "encoders.minilm.kind=sentence_transformers", "--set", "encoders.minilm.model=./none")

@@ -79,8 +79,10 @@ def test_no_other_command_takes_it_for_a_run(root: Path, tmp_path: Path) -> None
 
 def test_an_encoder_whose_weights_are_elsewhere_is_refused(root: Path, tmp_path: Path) -> None:
     served = {"kind": "openai", "model": "any", "base_url": "http://127.0.0.1:9/v1"}
-    with pytest.raises(SettingsError, match=r"encoders\.far is of kind openai"):
-        adapt_encoder([str(root / "run")], "far", str(tmp_path / "out"), {"encoders": {"far": served}})
+    onnx = {"kind": "fastembed", "model": "BAAI/bge-small-en-v1.5"}
+    for name, encoder in (("far", served), ("small", onnx)):
+        with pytest.raises(SettingsError, match=rf"encoders\.{name} is of kind {encoder['kind']}; .* such as the same"):
+            adapt_encoder([str(root / "run")], name, str(tmp_path / "out"), {"encoders": {name: encoder}})
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 
 from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.errors import MissingPart, SettingsError
+from darklode.pipeline.judge import pair_scores
 from darklode.pipeline.judge.kinds import cross_encoder
 from darklode.pipeline.judge.kinds.cross_encoder import CrossEncoderJudge, CrossEncoderSettings
 from darklode.pipeline.judge.ledger import Ledger
@@ -66,7 +67,7 @@ ROWS = pairs(*((query, 10**chunk) for query in range(4) for chunk in range(8)))
 def test_probabilities_are_the_models_sigmoids_whatever_comes_along(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cross_encoder, "_BATCHES_AT_ONCE", 2)
+    monkeypatch.setattr(pair_scores, "BATCHES_AT_ONCE", 2)
     answers = asked(CrossEncoderJudge(settings(model, batch_size=3)), ROWS)
     rows = [row for part, _ in answers for row in part]
     assert sorted(rows) == list(range(ROWS.num_rows))
