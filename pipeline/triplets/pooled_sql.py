@@ -1,5 +1,7 @@
 """SQL of the stage `triplets`: a chain of temporary tables, in the order in which `make_triplets` creates them."""
 
+from darklode.pipeline.retrieve.pool import FUSED_SCORE_SQL
+
 # A shard's view of the tables: its contiguous share of the queries, and the texts that they may need.
 SHARD_QUERIES_SQL = """
     CREATE TEMP TABLE shard_queries AS SELECT tenant, query_id FROM (
@@ -111,14 +113,14 @@ JUDGED_NEGATIVES_SQL = """
 
 # From beyond the pool, only for queries with too few judged negatives. Duplicates of an unlabelled pool member are
 # excluded, since they may be relevant.
-MINED_CANDIDATES_SQL = """
+MINED_CANDIDATES_SQL = f"""
     CREATE TEMP TABLE mined_candidates AS
     WITH short_queries AS (
         SELECT tenant, query_id, $negatives - count(judged_negatives.chunk_id) AS n_missing
         FROM (SELECT DISTINCT tenant, query_id FROM positives) LEFT JOIN judged_negatives USING (tenant, query_id)
         GROUP BY tenant, query_id HAVING n_missing > 0
     ), beyond_pool AS (
-        SELECT tenant, query_id, chunk_id, CAST(sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12))) AS FLOAT) AS score
+        SELECT tenant, query_id, chunk_id, CAST({FUSED_SCORE_SQL} AS FLOAT) AS score
         FROM rankings SEMI JOIN short_queries USING (tenant, query_id) ANTI JOIN pool USING (tenant, query_id, chunk_id)
         GROUP BY tenant, query_id, chunk_id
     ), unlabelled AS (
