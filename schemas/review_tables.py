@@ -48,6 +48,25 @@ CALIBRATION = Table(
             ),
             FITTED_KAPPA,
             CROSS_VALIDATED_KAPPA,
+            column(
+                "grades",
+                pa.list_(pa.int32()),
+                "grades of relevant pairs by probability, ascending; null without usable human grades",
+                null=True,
+            ),
+            column(
+                "grade_thresholds",
+                pa.list_(pa.float64()),
+                "minimum probability of each grade after the first; null without usable human grades",
+                null=True,
+            ),
+            column(
+                "grade_kappa",
+                pa.float64(),
+                "quadratic-weighted kappa of these grades with people's, over the pairs relevant to people, with "
+                "thresholds fitted on other queries; null without usable human grades",
+                null=True,
+            ),
         ]
     ),
 )

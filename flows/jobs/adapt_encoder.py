@@ -110,7 +110,8 @@ def _check_saving(run: Run, base: BaseEncoder) -> None:
 def judges_of(base: BaseEncoder, records: Sequence[RunRecord]) -> UnjudgedJudges:
     """Each run's judge, with the run's own settings."""
     pairs = zip(base.sources, records, strict=True)
-    return UnjudgedJudges(tuple((source, Judges.from_settings(record.settings)) for source, record in pairs))
+    runs = tuple((source, Judges.from_settings(record.settings)) for source, record in pairs)
+    return UnjudgedJudges(runs, tuple(number for number, record in enumerate(records) if record.settings.labels.binary))
 
 
 def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUDGES) -> list[Step]:

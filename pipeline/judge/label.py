@@ -10,7 +10,7 @@ from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
 from darklode.schemas.judging import LabelSettings
 from darklode.schemas.tables import QRELS
 
-LABEL = Stage("label", 3, ("queries", "pool", "verdicts"), ("qrels",))
+LABEL = Stage("label", 4, ("queries", "pool", "verdicts"), ("qrels",))
 
 OVERRIDING_LABEL = replace(LABEL, reads=(*LABEL.reads, "human_labels"))
 """The same stage with `labels.human_overrides`."""
@@ -21,10 +21,22 @@ JUDGE_LABELS_SQL = """
     FROM verdicts WHERE relevant IS NOT NULL
 """
 
+# Human labels without grades (only 0 and 1) say nothing about the grade of a relevant pair: it keeps the judge's grade,
+# or gets the lowest grade that the judge gives to a relevant pair.
 OVERRIDDEN_LABELS_SQL = f"""
-    SELECT * FROM ({JUDGE_LABELS_SQL}) ANTI JOIN human_labels USING (tenant, query_id, chunk_id)
-    UNION ALL SELECT tenant, query_id, chunk_id, relevance, 'human' FROM human_labels
+    WITH judge_labels AS ({JUDGE_LABELS_SQL}), scales AS (
+        SELECT (SELECT max(relevance) FROM human_labels) > 1 AS graded_by_people,
+               (SELECT min(relevance) FROM judge_labels WHERE relevance > 0) AS lowest
+    )
+    SELECT * FROM judge_labels ANTI JOIN human_labels USING (tenant, query_id, chunk_id)
+    UNION ALL
+    SELECT tenant, query_id, chunk_id,
+           CASE WHEN h.relevance = 0 OR graded_by_people THEN h.relevance
+                ELSE coalesce(nullif(j.relevance, 0), lowest, h.relevance) END, 'human'
+    FROM scales, human_labels h LEFT JOIN judge_labels j USING (tenant, query_id, chunk_id)
 """
+
+BINARY_LABELS_SQL = "SELECT * REPLACE (least(relevance, 1) AS relevance) FROM ({labels})"
 
 LABELS_OF_SPLIT_SQL = """
     SELECT tenant, query_id, chunk_id, relevance, source
@@ -61,15 +73,17 @@ def write_qrels(tables: Tables, output: Output, settings: LabelSettings) -> None
     """Write the relevance of every readable verdict, and its source (judge or human).
 
     A relevant pair has the judge's grade, or 1 without a grade; other pairs have 0, whatever their grade. Null verdicts
-    get no row. With `human_overrides`, human labels replace verdicts, and are added where there is none.
+    get no row. With `human_overrides`, human labels replace verdicts, and are added where there is none. With `binary`,
+    a relevant pair has 1, whatever its grade.
 
     Args:
         tables: must contain `queries`, `pool` and `verdicts`; with `human_overrides` also `human_labels`.
         output: receives `qrels`, one folder per split; facts count human labels, those without a verdict, and those
             that overrule one. The funnel counts queries by outcome.
-        settings: whether human labels override the judge.
+        settings: whether human labels override the judge, and whether grades are dropped.
     """
     labels = OVERRIDDEN_LABELS_SQL if settings.human_overrides else JUDGE_LABELS_SQL
+    labels = BINARY_LABELS_SQL.format(labels=labels) if settings.binary else labels
     total = tables.rows("verdicts")
     for split in ("train", "validation", "test", ""):  # human labels may have queries that the run lacks
         with output.row_group_writer("qrels", PART_ROWS, split) as take:

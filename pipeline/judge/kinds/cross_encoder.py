@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,8 @@ _DECIMALS = 4
 
 class CrossEncoderSettings(LocalModelSection, LedgerKind):
     """A cross-encoder on this machine's GPU or CPU."""
+
+    HAS_SCORES: ClassVar[bool] = True
 
     kind: Literal["cross_encoder"] = "cross_encoder"
     model: FolderOrName[str] = Field("", description=ModelPath)

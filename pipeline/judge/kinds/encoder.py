@@ -20,6 +20,7 @@ class EncoderJudgeSettings(JudgeKind):
     """An encoder of `encoders`: logistic calibration of the cosine of query and chunk."""
 
     LEARNS: ClassVar[bool] = True
+    HAS_SCORES: ClassVar[bool] = True
 
     kind: Literal["encoder"] = "encoder"
     encoder: str = Field("", description="Name of the encoder in `encoders`.")

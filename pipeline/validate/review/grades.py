@@ -36,9 +36,9 @@ BINARY = Scale({1: "relevant", 0: NOT_RELEVANT})
 
 
 def scale_of(settings: JudgeSettings) -> Scale:
-    """The scale of a run's judge; binary for a panel, a judge without grades, or a missing prompt.
+    """The scale of a run's judge or panel; binary without grades, or if the prompt is missing.
 
     A prompt's grades from `relevant_from` up are offered; lower ones are all not relevant, as in `qrels`.
     """
-    grades = {} if settings.panel else settings.grades()
+    grades = settings.verdict_grades()
     return Scale(grades | {0: NOT_RELEVANT}) if grades else BINARY
