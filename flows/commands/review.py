@@ -79,7 +79,9 @@ def _open_review(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
     from darklode.flows.jobs.validate_benchmark import draw_sample
     from darklode.flows.runs import read_benchmark, write_run
     from darklode.flows.web.review import ReviewApp
+    from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.base.terms import Analyzer
+    from darklode.pipeline.judge.grade_thresholds import fitted_grades
     from darklode.pipeline.validate.review.assignment import ReviewSession
     from darklode.pipeline.validate.review.grades import scale_of
     from darklode.pipeline.validate.review.journal import AnswerJournal
@@ -93,7 +95,8 @@ def _open_review(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
         write_run(run, inputs, settings)
     with open_review_pairs(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=show_judge) as pairs:
         session = ReviewSession(pairs.rows, pairs.shared, AnswerJournal(run.store))
-        yield ReviewApp(pairs, session, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), show_judge)
+        scale = scale_of(settings, fitted_grades(all_tables(run)))
+        yield ReviewApp(pairs, session, scale, Analyzer(terms.stemmer, terms.stop_words), show_judge)
 
 
 @contextmanager

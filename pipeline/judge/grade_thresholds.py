@@ -19,6 +19,7 @@ from darklode.pipeline.base.agreement import (
     kappa_of_table,
     quadratic,
 )
+from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.judge.port import REPLIES, Judge, Live
 
 _Z_95_ONE_SIDED = 1.645
@@ -107,6 +108,15 @@ def thresholds_by_tenant(rows: Sequence[Mapping[str, object]]) -> dict[str, Grad
         for row in rows
         if row["grades"]
     }
+
+
+def fitted_grades(tables: Tables) -> set[int]:
+    """Grades that a run's judge gives by its scores, over all tenants.
+
+    Args:
+        tables: must contain `calibration`.
+    """
+    return {grade for row in tables.read("calibration", ["grades"]).to_pylist() for grade in row["grades"] or ()}
 
 
 class ScoreGradedJudge(Judge):

@@ -11,6 +11,7 @@ from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats
+from darklode.pipeline.report.grades import GRADES_NOTE, label_grades
 from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
 from darklode.pipeline.validate.gate import release, release_outcome
 from darklode.pipeline.validate.stage import is_stale
@@ -177,6 +178,7 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Candidates per query", statistics.pool_sizes(tables), ""
     yield "Candidates by number of retrievers that found them", statistics.pool_found_by(tables), ""
     yield "Labels", statistics.labels(tables), LABELS_NOTE
+    yield "Labels by grade", label_grades(tables), GRADES_NOTE
     yield "Label sets", label_sets(run, tables), LABEL_SETS_NOTE
     yield "Label sources", statistics.label_sources(tables), "A human label replaces the judge's."
     n_negatives = settings.triplets.num_negatives
