@@ -21,8 +21,8 @@ _LABEL_ROWS_SCHEMA = pa.schema(
     [("line", pa.int64()), *((name, pa.string()) for name in COLUMN_NAMES), ("payload", pa.string())]
 )
 
-# A pair labelled twice with the same relevance counts once; a pair with different labels does not count. If the file has
-# grades (above 1), those below the judge's lowest grade of a relevant pair are not relevant, as for the judge.
+# A pair labelled twice with the same relevance counts once; a pair with different labels does not count. If the file
+# has grades (above 1), those below the judge's lowest grade of a relevant pair are not relevant, as for the judge.
 CHECKED_LABELS_SQL = """
     WITH checked_rows AS (
         SELECT label_rows.*, TRY_CAST(label_rows.relevance AS INTEGER) AS grade,
