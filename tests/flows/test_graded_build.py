@@ -17,8 +17,8 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.browse.catalogue import open_catalogue
 from darklode.pipeline.export.kinds.beir import beir
-from darklode.pipeline.export.kinds.mteb import mteb
 from darklode.pipeline.export.kinds.msmarco import msmarco
+from darklode.pipeline.export.kinds.mteb import mteb
 from darklode.pipeline.export.kinds.trec import trec
 from darklode.pipeline.report.card import card
 from darklode.pipeline.train.data.sources import TrainingSource
@@ -169,8 +169,9 @@ def test_binary_labels_are_a_setting_and_cost_no_call(
 
 @pytest.mark.slow
 def test_a_graded_panel_keeps_the_grades(server: FakeChat, source: Path, tmp_path: Path) -> None:
-    other = {"kind": "llm", "model": "second", "base_url": server.url, "prompt": "graded", "retry_timeout": 5}
-    panel: list[dict[str, Any]] = [other, {"kind": "embedded"}]
-    settings = graded_settings(server, tmp_path / "cache", f"judge.panel={json.dumps(panel)}")
-    labels = labels_of(build(tmp_path / "run", source, settings))
+    with FakeChat(labels=server.labels, model="second") as second:
+        other = {"kind": "llm", "model": "second", "base_url": second.url, "prompt": "graded", "retry_timeout": 5}
+        panel: list[dict[str, Any]] = [other, {"kind": "embedded"}]
+        settings = graded_settings(server, tmp_path / "cache", f"judge.panel={json.dumps(panel)}")
+        labels = labels_of(build(tmp_path / "run", source, settings))
     assert {2, 3} <= set(labels.values()) <= {0, 2, 3}
