@@ -41,6 +41,7 @@ MINED_SIZES = {
     "mined_pairs": "pairs",
     "triplets": "triplets",
 }
+LABEL_BIAS_TITLE = "The labels favour the base encoder"
 ADAPTED_CAVEATS = (
     "The labels come from the training runs; if a judge made them, the gain is measured with that judge.",
     "Texts without a label count as not relevant; compare Judged@10, the share of the top 10 that has a label.",
@@ -183,6 +184,8 @@ def _decision_notices(source: ReportSource) -> Iterator[Notice]:
         title = "Not adapted: the base encoder is released" if is_base else "The adapted encoder is released"
         reason = strip_bidi_controls(row["reason"])
         yield Notice(title, f"{reason[:1].upper()}{reason[1:]}.", loud=is_base)
+        if row["label_bias"]:
+            yield Notice(LABEL_BIAS_TITLE, f"{strip_bidi_controls(row['label_bias'])}.")
 
 
 def _caveats(source: ReportSource) -> list[str]:

@@ -1,0 +1,67 @@
+"""Warnings on measured systems with the model of the judge, or of the pool's only neural retriever."""
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.duckdb_views import all_tables
+from darklode.pipeline.report.caveats import caveats
+from darklode.pipeline.report.favored_systems import favored_systems
+from darklode.schemas.evaluation_tables import EVALUATION
+from darklode.schemas.settings import Settings
+from darklode.schemas.tables import QRELS, VERDICTS
+from helpers.runs import put
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+JUDGE = f"encoder-1:sentence_transformers:{MINILM}@{'c' * 40}:prompts=none:kept=float16:0:0.5"
+ENCODERS = {
+    "minilm": {"kind": "sentence_transformers", "model": MINILM},
+    "prompted": {"kind": "sentence_transformers", "model": "all-MiniLM-L6-v2", "query_prompt": "query: "},
+    "bge": {"kind": "sentence_transformers", "model": "BAAI/bge-small-en-v1.5"},
+}
+
+
+def evaluated(run: Run, *systems: str, judge_id: str = "llm-1:m", source: str = "judge") -> Run:
+    key = {"tenant": "t", "query_id": "q", "chunk_id": "c"}
+    verdict = key | {"judge_id": judge_id, "relevant": True}
+    put(run, "verdicts", pa.Table.from_pylist([verdict], schema=VERDICTS.schema))
+    put(run, "qrels", pa.Table.from_pylist([key | {"relevance": 1, "source": source}], schema=QRELS.schema))
+    row = {"tenant": None, "part": "counted", "measure": "nDCG@10", "value": 1.0, "ceiling": 1.0, "queries": 1}
+    rows = [row | {"system": system} for system in systems]
+    put(run, "evaluation", pa.Table.from_pylist(rows, schema=EVALUATION.schema))
+    return run
+
+
+def settings(*pool: str) -> Settings:
+    return Settings.model_validate({"encoders": ENCODERS, "pool": {"retrievers": ["bm25", *pool]}})
+
+
+def test_systems_with_the_judges_model_are_named_with_it(run: Run) -> None:
+    evaluated(run, "bm25", "bge", "minilm", "prompted", judge_id=JUDGE)
+    (warning,) = favored_systems(all_tables(run), settings("minilm", "bge"))
+    assert warning.startswith(f"minilm, prompted share their model with the judge ({MINILM}): ")
+    assert warning in caveats(all_tables(run), settings("minilm", "bge"))
+
+
+def test_a_system_with_the_model_of_the_pools_only_neural_retriever_is_favoured(run: Run) -> None:
+    evaluated(run, "bm25", "bge", "prompted")
+    (warning,) = favored_systems(all_tables(run), settings("minilm"))
+    assert warning.startswith(f"prompted shares its model with minilm ({MINILM}), the only neural retriever")
+    assert favored_systems(all_tables(run), settings("minilm", "bge")) == []
+    assert favored_systems(all_tables(run), settings()) == []
+
+
+def test_both_reasons_are_given(run: Run) -> None:
+    evaluated(run, "minilm", judge_id=JUDGE)
+    assert len(favored_systems(all_tables(run), settings("minilm"))) == 2
+
+
+def test_other_systems_and_labels_of_people_have_no_warning(run: Run) -> None:
+    evaluated(run, "bm25", "bge", judge_id=JUDGE)
+    assert favored_systems(all_tables(run), settings("minilm", "bge")) == []
+    evaluated(run, "minilm", judge_id=JUDGE, source="human")
+    assert favored_systems(all_tables(run), settings("minilm", "bge")) == []
+
+
+def test_a_run_that_was_not_evaluated_has_no_warning(run: Run) -> None:
+    evaluated(run, judge_id=JUDGE)
+    assert favored_systems(all_tables(run), settings("minilm")) == []
