@@ -45,7 +45,7 @@ class GradeThresholds:
         """Grade of relevant pairs with these probabilities; NaN gets the lowest grade."""
         cuts = np.array(self.thresholds, np.float32)
         n_reached = (probability[:, None] >= cuts).sum(axis=1)
-        return np.array(self.grades, np.int32)[n_reached]
+        return np.asarray(np.array(self.grades, np.int32)[n_reached])
 
 
 def fit_grades(
