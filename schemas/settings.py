@@ -237,13 +237,6 @@ class ReviewSettings(Section):
     show_judge: NoRow[bool] = Field(
         False, description="Show reviewers the judge's label: faster, but the review is no longer blind."
     )
-    max_grade: NoRow[int | None] = Field(
-        None,
-        ge=2,
-        le=9,
-        description="Reviewers give grades from 0 (not relevant) to this one. null: the judge's grades, or relevant "
-        "and not relevant if it gives none.",
-    )
 
 
 class ValidationSettings(Section):

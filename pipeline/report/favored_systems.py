@@ -44,11 +44,16 @@ def _shared_with_pool(tables: Tables, settings: Settings, measured: Lineages) ->
         return
     models = lineage(settings.encoders[neural[0]])
     names = [name for name, own in measured.items() if are_related(own, models)]
+    others = [name for name in names if name != neural[0]]
+    retriever = f"{neural[0]} ({models[0].name})"
+    if others:
+        subject = f"{_listed(others, 'shares its model', 'share their model')} with {retriever}, the only"
+    else:
+        subject = f"{retriever} is the only"
     if names:
         yield (
-            f"{_listed(names, 'shares its model', 'share their model')} with {neural[0]} ({models[0].name}), the only "
-            "neural retriever of the pool: its best results were all judged, while other neural systems find texts "
-            "that nobody judged and that count as not relevant; see Judged@10."
+            f"{subject} neural retriever of the pool: its best results were all judged, while other neural systems "
+            "find texts that nobody judged and that count as not relevant; see Judged@10."
         )
 
 

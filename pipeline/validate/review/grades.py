@@ -1,4 +1,4 @@
-"""Grades that reviewers may give: those of the judge, of the settings, or relevant and not relevant."""
+"""Grades that reviewers may give: those of the judge, those asked for, or relevant and not relevant."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ class Scale:
 BINARY = Scale({1: "relevant", 0: NOT_RELEVANT})
 
 
-def scale_of(settings: Settings, fitted_grades: Iterable[int] = ()) -> Scale:
-    """The scale of a run's review: `review.max_grade`, the grades of its judge or panel, or the fitted ones.
+def scale_of(settings: Settings, max_grade: int | None = None, fitted_grades: Iterable[int] = ()) -> Scale:
+    """The scale of a run's review: up to `max_grade`, or the grades of its judge or panel, or the fitted ones.
 
     It is binary with `labels.binary`, without grades, or if the prompt is missing. A prompt's grades from
     `relevant_from` up are offered; lower ones are all not relevant, as in `qrels`.
 
     Args:
         settings: settings of the run.
+        max_grade: highest grade to give; None: the judge's grades.
         fitted_grades: grades fitted to the judge's scores, see `grade_thresholds`.
     """
     if settings.labels.binary:
         return BINARY
-    unnamed = range(settings.review.max_grade, 0, -1) if settings.review.max_grade else ()
+    unnamed = range(max_grade, 0, -1) if max_grade else ()
     grades = dict.fromkeys(unnamed, "") or settings.judge.verdict_grades()
     grades = grades or dict.fromkeys(sorted(fitted_grades, reverse=True), "")
     return Scale(grades | {0: NOT_RELEVANT}) if grades else BINARY

@@ -48,6 +48,8 @@ def test_a_system_with_the_model_of_the_pools_only_neural_retriever_is_favoured(
     assert warning.startswith(f"prompted shares its model with minilm ({MINILM}), the only neural retriever")
     assert favored_systems(all_tables(run), settings("minilm", "bge")) == []
     assert favored_systems(all_tables(run), settings()) == []
+    (own_warning,) = favored_systems(all_tables(evaluated(run, "bm25", "bge")), settings("bge"))
+    assert own_warning.startswith("bge (BAAI/bge-small-en-v1.5) is the only neural retriever of the pool: ")
 
 
 def test_both_reasons_are_given(run: Run) -> None:

@@ -48,12 +48,12 @@ def test_binary_labels_have_a_binary_review() -> None:
 
 def test_people_may_grade_for_a_judge_that_gives_no_grades() -> None:
     """So that grades can be fitted to its scores."""
-    scale = scale_of(Settings.model_validate({"review": {"max_grade": 3}}))
+    scale = scale_of(Settings(), max_grade=3)
     assert list(scale.names) == [3, 2, 1, 0]
     assert (scale.grade_name(2), scale.grade_name(0)) == ("2", "not relevant")
-    assert list(scale_of(judge("graded", review={"max_grade": 2})).names) == [2, 1, 0]
+    assert list(scale_of(judge("graded"), max_grade=2).names) == [2, 1, 0]
 
 
 def test_a_judge_with_fitted_grades_is_reviewed_on_them() -> None:
-    assert list(scale_of(Settings(), {1, 3}).names) == [3, 1, 0]
-    assert scale_of(judge("graded"), {1}) == scale_of(judge("graded"))
+    assert list(scale_of(Settings(), fitted_grades={1, 3}).names) == [3, 1, 0]
+    assert scale_of(judge("graded"), fitted_grades={1}) == scale_of(judge("graded"))
