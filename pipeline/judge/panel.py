@@ -54,8 +54,8 @@ class Vote:
         mean probability is marked contradicted if a member's label is doubtful. Tokens and attempts are summed;
         rationales are not combined.
 
-        A pair's grade is the lower median of the grades of the members that agree with the panel's label. A relevant
-        pair has at least the lowest grade of relevant pairs, also if no agreeing member gives a grade.
+        A pair's grade is the lower median of the grades of the members that agree with the panel's label. If none of
+        them gives a grade, a relevant pair has the lowest grade of relevant pairs.
 
         Args:
             member_replies: a table with the columns of `REPLIES` per member, for the same pairs in the same order.
@@ -88,7 +88,7 @@ class Vote:
         grades = np.where(labels == relevant, _stack_column(member_replies, "grade", np.nan), np.nan)
         median_place = np.maximum(np.isfinite(grades).sum(axis=0) - 1, 0) // 2  # NaN is sorted last
         median = np.take_along_axis(np.sort(grades, axis=0), median_place[None], axis=0)[0]
-        grade = np.where(relevant, np.fmax(median, min(self.grades)), median)
+        grade = np.where(relevant & np.isnan(median), min(self.grades), median)
         is_known = is_decided & np.isfinite(grade)
         return pa.array(np.where(is_known, grade, 0).astype(np.int32), mask=~is_known)
 

