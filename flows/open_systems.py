@@ -43,6 +43,7 @@ from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.serve.release_gate import LiveAdapters, learned_queries
 from darklode.pipeline.serve.run_search import TenantIndex
 from darklode.pipeline.train.release.adapter import Adapter
+from darklode.pipeline.train.release.shared_models import shared_with_judge
 from darklode.schemas.run_inputs import IndexInputs, TrainedInputs
 from darklode.schemas.setting_names import merge
 from darklode.schemas.settings import Settings
@@ -227,7 +228,17 @@ def release(adapter: str, index: str, registry: str, shared: Sequence[str] = (),
         with live_adapters(check, adapter_registry, shared) as live:
             name = adapter_registry.release(check, force, live)
         tenants = ", ".join(sorted(tenant for tenant, order in adapter_registry.live.items() if order[-1:] == [name]))
-        return f"{name} is live for {tenants}: {adapter_registry.folder(name)}/{check.adapter.files}"
+        warning = _label_bias(check)
+        sentence = f"{name} is live for {tenants}: {adapter_registry.folder(name)}/{check.adapter.files}"
+        return f"{sentence}. {warning}." if warning else sentence
+
+
+def _label_bias(check: AdapterCheck) -> str | None:
+    """Why the labels of the gate's test queries favour the adapter's base; None if they do not."""
+    source = check.index.source
+    if source.mined:
+        return None
+    return shared_with_judge(check.adapter.base, source.tables, check.settings.encoders, check.adapter.tenant)
 
 
 def _encoder_of_run(adapter: Adapter, settings: Settings) -> SentenceTransformersSettings:

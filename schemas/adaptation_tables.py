@@ -199,6 +199,12 @@ ADAPTER_VERDICT = Table(
             column("shipped", pa.string(), "released encoder: adapted or base"),
             column("reason", pa.string(), "reason in one sentence"),
             column(
+                "label_bias",
+                pa.string(),
+                "why the labels favour the base; null if no judge of the runs shares its model",
+                null=True,
+            ),
+            column(
                 "part", pa.string(), "part of the test queries used for the decision, as in `evaluation`", null=True
             ),
             column("queries", pa.int64(), "number of these queries"),

@@ -1,6 +1,6 @@
 """Settings of judging: judge, panel, human labels, and the limits of paid calls."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -13,7 +13,13 @@ JUDGES = KindGroup("judges", "darklode.pipeline.judge.kinds")
 
 
 class MemberSettings(KindSection):
-    """One judge."""
+    """One judge.
+
+    Attributes:
+        HAS_SCORES: its probability comes from a score, so that human grades can be fitted to it.
+    """
+
+    HAS_SCORES: ClassVar[bool] = False
 
     kind: KindName = "embedded"
     threshold: Share | Literal["fitted"] = Field(
@@ -97,6 +103,16 @@ class JudgeSettings(MemberSettings):
         (), description="Vote mean: weights of the judges' probabilities, this judge's first. Empty: equal weights."
     )
 
+    @property
+    def can_fit_grades(self) -> bool:
+        """Whether people's grades can be fitted to the judge's scores; not for a panel."""
+        return self.HAS_SCORES and not self.panel
+
+    def verdict_grades(self) -> dict[int, str]:
+        """Name of each grade of relevant verdicts; of a panel, the grades that all its graded judges share."""
+        scales = [names for judge in (self, *self.panel) if (names := judge.grades())]
+        return scales[0] if scales and all(names.keys() == scales[0].keys() for names in scales) else {}
+
     @model_validator(mode="after")
     def _panel_can_vote(self) -> Self:
         if self.panel_weights and (len(self.panel_weights) != 1 + len(self.panel) or not any(self.panel_weights)):
@@ -132,4 +148,7 @@ class LabelSettings(Section):
     )
     human_overrides: bool = Field(
         False, description="Replace the judge's label by the human label of a pair (judge.human_labels), if any."
+    )
+    binary: bool = Field(
+        False, description="Write only 0 and 1 to qrels, whatever the grade. verdicts keeps the judge's grades."
     )

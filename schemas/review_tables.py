@@ -56,6 +56,25 @@ CALIBRATION = Table(
                 null=True,
             ),
             column("intercept", pa.float64(), "of the same regression", null=True),
+            column(
+                "grades",
+                pa.list_(pa.int32()),
+                "grades of relevant pairs by probability, ascending; null without usable human grades",
+                null=True,
+            ),
+            column(
+                "grade_thresholds",
+                pa.list_(pa.float64()),
+                "minimum probability of each grade after the first; null without usable human grades",
+                null=True,
+            ),
+            column(
+                "grade_kappa",
+                pa.float64(),
+                "quadratic-weighted kappa of these grades with people's, over the pairs relevant to people, with "
+                "thresholds fitted on other queries; null without usable human grades",
+                null=True,
+            ),
         ]
     ),
 )
@@ -224,6 +243,14 @@ REVIEWER_AGREEMENT = Table(
             column("kappa", pa.float64(), "Cohen's kappa of two reviewers; null if undefined", null=True),
             column("kappa_low", pa.float64(), f"lower end, {_BOOTSTRAP}", null=True),
             column("kappa_high", pa.float64(), "upper end", null=True),
+            column(
+                "weighted_kappa",
+                pa.float64(),
+                "quadratic-weighted kappa of two reviewers' grades; null if one of them gives no grade above 1",
+                null=True,
+            ),
+            column("weighted_kappa_low", pa.float64(), f"lower end, {_BOOTSTRAP}", null=True),
+            column("weighted_kappa_high", pa.float64(), "upper end", null=True),
             column("alpha", pa.float64(), "Krippendorff's nominal alpha of all reviewers; null for two", null=True),
             column("alpha_low", pa.float64(), f"lower end, {_BOOTSTRAP}", null=True),
             column("alpha_high", pa.float64(), "upper end", null=True),
@@ -243,8 +270,9 @@ DISAGREEMENTS = Table(
             column("kind", pa.string(), "false positive, or missed positive"),
             column("verdict", pa.string(), "relevant, not relevant, unreadable or unjudged"),
             column("probability", pa.float32(), "judge probability of relevance, 0 to 1", null=True),
+            column("grade", pa.int32(), "grade by the judge, if it gives grades", null=True),
             column("rationale", pa.string(), "rationale of the judge, if given", null=True),
-            column("relevance", pa.int32(), "human label"),
+            column("relevance", pa.int32(), "human label: 0 or a grade"),
             column("reviewers", STRINGS, "reviewers of the pair, by name"),
             column("reasons", STRINGS, "their reasons, same order; empty if none"),
             column("weight", pa.float64(), "sampling weight: pairs of the run that it represents"),

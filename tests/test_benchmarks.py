@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import report
@@ -81,3 +82,25 @@ def test_one_missing_collection_leaves_the_others(tmp_path: Path, capsys: pytest
     (tmp_path / "cisi").mkdir()
     assert present(["cranfield", "cisi"], tmp_path) == ["cisi"]
     assert capsys.readouterr().out == f"Skipped collection cranfield: {tmp_path / 'cranfield'} is missing.\n"
+
+
+def test_tau_of_the_upper_half_is_that_of_the_systems_that_the_reference_ranks_best() -> None:
+    from benchmarks.judge_quality import tau, tau_of_halves, tau_of_upper_half
+
+    people = np.repeat([[0.9], [0.8], [0.7], [0.3], [0.2], [0.1]], 8, axis=1)
+    judge = np.repeat([[0.7], [0.8], [0.9], [0.3], [0.2], [0.1]], 8, axis=1)
+    assert tau_of_upper_half(judge, people) == pytest.approx(-1)
+    assert tau(judge, people) == pytest.approx(1 - 2 * 3 / 15)
+    assert tau_of_upper_half(people, people) == pytest.approx(1)
+    worse_below = judge[[2, 1, 0, 5, 4, 3]]
+    assert tau_of_upper_half(worse_below, people) == pytest.approx(1), "the order below does not count"
+    assert tau_of_halves(judge, people, tau_of_upper_half) == pytest.approx(-1)
+
+
+@pytest.mark.parametrize(("systems", "is_known"), [(4, False), (5, True)])
+def test_fewer_than_three_systems_have_no_tau(systems: int, is_known: bool) -> None:
+    from benchmarks.judge_quality import tau_of_halves, tau_of_upper_half
+
+    values = np.random.default_rng(1).random((systems, 10))
+    assert (tau_of_upper_half(values, values) is not None) is is_known
+    assert (tau_of_halves(values, values, tau_of_upper_half) is not None) is is_known

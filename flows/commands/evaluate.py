@@ -51,15 +51,19 @@ def evaluate(
         return
     from darklode.flows.jobs.evaluate_systems import evaluate_systems
     from darklode.flows.launch import launch
+    from darklode.flows.runs import read_run
+    from darklode.pipeline.report.favored_systems import favored_systems
 
     launch(evaluate_systems, SilentReporter() if as_json else reporter(), run, values)
     tables = all_tables(Run(run))
-    if not as_json:
-        _show(tables)
-        return
     with answering(as_json) as answer:
-        for name in EVALUATION_TABLES:
-            answer.table(name, tables.read(name), name)
+        if as_json:
+            for name in EVALUATION_TABLES:
+                answer.table(name, tables.read(name), name)
+        else:
+            _show(tables)
+        for warning in favored_systems(tables, read_run(Run(run)).settings):
+            answer.say(warning, warning=True)
 
 
 def _values(

@@ -55,6 +55,15 @@ def review(
     reviewer: Annotated[
         str | None, typer.Option(metavar="NAME", help="Reviewer of the sheet; required with a sheet.")
     ] = None,
+    max_grade: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=9,
+            help="Give grades from 0 (not relevant) to this one. Default: the judge's grades, or relevant and not "
+            "relevant if it gives none.",
+        ),
+    ] = None,
     assignments: SetOption = None,
 ) -> None:
     """Let people label a sample of the pairs, in the browser or in a CSV sheet."""
@@ -64,7 +73,7 @@ def review(
         raise CommandLineError("use one of --export-sheet and --import-sheet, together with --reviewer NAME")
     address = ListenAddress(host, port, tuple(allow_host or ()))
     opened_run = Run(run)
-    with _open_review(opened_run, assignments or []) as review_app:
+    with _open_review(opened_run, assignments or [], max_grade) as review_app:
         if export_sheet and reviewer:
             _export(review_app, export_sheet, reviewer)
         elif import_sheet and reviewer:
@@ -74,12 +83,14 @@ def review(
 
 
 @contextmanager
-def _open_review(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
+def _open_review(run: Run, assignments: list[str], max_grade: int | None) -> Iterator[ReviewApp]:
     """Draw the sample of a run and load the answers given so far."""
     from darklode.flows.jobs.validate_benchmark import draw_sample
     from darklode.flows.runs import read_benchmark, write_run
     from darklode.flows.web.review import ReviewApp
+    from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.base.terms import Analyzer
+    from darklode.pipeline.judge.grade_thresholds import fitted_grades
     from darklode.pipeline.validate.review.assignment import ReviewSession
     from darklode.pipeline.validate.review.grades import scale_of
     from darklode.pipeline.validate.review.journal import AnswerJournal
@@ -93,7 +104,8 @@ def _open_review(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
         write_run(run, inputs, settings)
     with open_review_pairs(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=show_judge) as pairs:
         session = ReviewSession(pairs.rows, pairs.shared, AnswerJournal(run.store))
-        yield ReviewApp(pairs, session, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), show_judge)
+        scale = scale_of(settings, max_grade, fitted_grades(all_tables(run)))
+        yield ReviewApp(pairs, session, scale, Analyzer(terms.stemmer, terms.stop_words), show_judge)
 
 
 @contextmanager

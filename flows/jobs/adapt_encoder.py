@@ -10,7 +10,7 @@ from darklode.flows import factories
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.report import write_report
-from darklode.flows.runs import RunRecord, folder_kind, output_run, read_inputs, read_runs, write_run
+from darklode.flows.runs import RunRecord, folder_kind, output_run, read_inputs, read_run, read_runs, write_run
 from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, Store, call, key_of
 from darklode.pipeline.base.errors import NoLift, SettingsError
@@ -26,6 +26,7 @@ from darklode.pipeline.train.fit.stage import TRAIN_STAGE, train
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE, MEASURES, SYSTEMS, rank_test_queries
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE, measure_headroom
+from darklode.pipeline.train.release.shared_models import shared_with_judge
 from darklode.pipeline.train.release.unjudged import (
     NO_JUDGES,
     UNJUDGED_STAGE,
@@ -77,6 +78,8 @@ def adapt_encoder(
             reporter().say(f"training starts from the base: {warm_start} had no live adapter when these rows came")
         write_run(run, adapter_inputs(runs, encoder, base), resolved)
         judges = judges_of(base, records)
+        if warning := label_bias(base, judges, resolved.adapt.tenant):
+            reporter().say(f"{warning}.")
         for step in steps(base, resolved, judges):
             if step.stage is TRAIN_STAGE and not step.plan(run).is_up_to_date:
                 _check_saving(run, base)
@@ -108,7 +111,19 @@ def _check_saving(run: Run, base: BaseEncoder) -> None:
 def judges_of(base: BaseEncoder, records: Sequence[RunRecord]) -> UnjudgedJudges:
     """Each run's judge, with the run's own settings."""
     pairs = zip(base.sources, records, strict=True)
-    return UnjudgedJudges(tuple((source, Judges.from_settings(record.settings)) for source, record in pairs))
+    runs = tuple((source, Judges.from_settings(record.settings)) for source, record in pairs)
+    return UnjudgedJudges(runs, tuple(number for number, record in enumerate(records) if record.settings.labels.binary))
+
+
+def label_bias(base: BaseEncoder, judges: UnjudgedJudges, tenant: str | None) -> str | None:
+    """Why the labels of the first such run favour the base; None if no run's judge shares its model."""
+    for source, _ in judges.runs:
+        if source.mined:
+            continue
+        encoders = read_run(source.run).settings.encoders
+        if warning := shared_with_judge(base.encoder, source.tables, encoders, tenant):
+            return warning
+    return None
 
 
 def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUDGES) -> list[Step]:
@@ -128,7 +143,7 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
             EVALUATION_STAGE,
             call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
-        Step(VERDICT_STAGE, call(decide_release)),
+        Step(VERDICT_STAGE, call(decide_release, label_bias(base, judges, adapt.tenant))),
     ]
 
 

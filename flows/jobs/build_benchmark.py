@@ -82,7 +82,8 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
     seed, judges = settings.seed, Judges.from_settings(settings)
     human, fitted = settings.judge.human_labels, settings.judge.threshold == "fitted"
     judging = ADAPTIVE_JUDGE if settings.judge.strategy == "adaptive" else JUDGE
-    taken = ["calibration"] * fitted + ["human_labels"] * (human is not None and judges.can_learn)
+    grades = human is not None and settings.judge.can_fit_grades
+    taken = ["calibration"] * (fitted or grades) + ["human_labels"] * (human is not None and judges.can_learn)
     return [
         Step(
             INGEST_DOCUMENTS,

@@ -149,9 +149,7 @@ def cross_validated_kappa(
     seed: int,
     weight: Doubles | None = None,
 ) -> float:
-    """Kappa with thresholds fitted on other queries: an estimate for new queries.
-
-    Five folds of whole queries (or as many as there are queries); NaN if a fold cannot be fitted.
+    """Kappa with thresholds fitted on other queries: an estimate for new queries; NaN if a fold cannot be fitted.
 
     Args:
         probability: shape (n_pairs,), as positive, query and weight.
@@ -159,6 +157,21 @@ def cross_validated_kappa(
         query: query index of each pair, from 0.
         seed: assigns queries to folds.
         weight: number of pairs each stands for; None: 1.
+    """
+    predicted = cross_validated_labels(probability, positive, query, seed, weight)
+    return float("nan") if predicted is None else float(cohens_kappa(confusion(predicted, positive, weight)))
+
+
+def cross_validated_labels(
+    probability: NDArray[np.float32],
+    positive: NDArray[np.bool_],
+    query: NDArray[np.int64],
+    seed: int,
+    weight: Doubles | None = None,
+) -> NDArray[np.bool_] | None:
+    """Labels by thresholds fitted on other queries, shape (n_pairs,); None if a fold cannot be fitted.
+
+    Five folds of whole queries, or as many as there are queries. Arguments as of `cross_validated_kappa`.
     """
     fold = folds(query, seed)
     predicted = np.zeros(len(query), dtype=bool)
@@ -168,6 +181,6 @@ def cross_validated_kappa(
             probability[in_training], positive[in_training], None if weight is None else weight[in_training]
         )
         if threshold is None:
-            return float("nan")
+            return None
         predicted[~in_training] = probability[~in_training] >= np.float32(threshold[0])
-    return float(cohens_kappa(confusion(predicted, positive, weight)))
+    return predicted

@@ -98,7 +98,7 @@ _CREATE_TRIPLETS = """
     )
     SELECT n.triplet, n.triplet_id, n.query, n.passage, coalesce(g.negatives, []) AS negatives, n.positive_score,
            n.source, n.split, CAST(NULL AS INTEGER) AS via, CAST(NULL AS DATE) AS date,
-           CAST(NULL AS VARCHAR) AS tier, j.outcome, j.probability
+           CAST(NULL AS VARCHAR) AS tier, j.outcome, j.probability, j.grade
     FROM numbered_triplets n LEFT JOIN negatives g USING (triplet)
     LEFT JOIN pairs j ON j.query = n.query AND j.passage = n.passage
     ORDER BY triplet

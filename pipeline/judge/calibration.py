@@ -30,7 +30,8 @@ from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.judge.factory import Judges
-from darklode.pipeline.judge.human_labels import human_labels, relevant
+from darklode.pipeline.judge.grade_thresholds import ScoreGradedJudge, fit_grades, thresholds_by_tenant
+from darklode.pipeline.judge.human_labels import human_labels
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Judge
@@ -39,7 +40,7 @@ from darklode.pipeline.judge.training import compare_judges, query_numbers, trai
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
 
-CALIBRATE = Stage("calibrate", 4, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
+CALIBRATE = Stage("calibrate", 5, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
 
 MAX_BINS = 10
 """Maximum number of bins of the reliability curve; more make each bin's share less certain."""
@@ -79,7 +80,8 @@ def calibrate(
     """
     if settings.human_labels is None:
         return
-    labels = human_labels(tables, output, settings.human_labels, tenant)
+    lowest_grade = min(settings.verdict_grades(), default=1)
+    labels = human_labels(tables, output, settings.human_labels, tenant, lowest_grade)
     output.write("human_labels", labels)
     with JudgingSession(output, labels.num_rows) as session:
         for tenant_name in pc.unique(labels["tenant"]).to_pylist():
@@ -96,7 +98,8 @@ def calibrated_judge(tables: Tables, judges: Judges) -> Callable[[TenantChunks],
     """Build the judges of a run's tenants, with fitted thresholds and trained on human labels where configured.
 
     Args:
-        tables: must contain `calibration` and `pool` for fitted thresholds, `human_labels` for training.
+        tables: must contain `calibration` and `pool` for fitted thresholds, `human_labels` for training; judges with
+            scores get the grades in `calibration`, if any.
         judges: builds judges from the run's settings.
 
     Raises:
@@ -104,7 +107,19 @@ def calibrated_judge(tables: Tables, judges: Judges) -> Callable[[TenantChunks],
     """
     if judges.settings.threshold == "fitted":
         judges = replace(judges, thresholds=fitted_thresholds(tables))
-    return train_judges(tables, judges) if "human_labels" in tables else judges
+    judge_for = train_judges(tables, judges) if "human_labels" in tables else judges
+    return _with_grades(tables, judge_for) if judges.settings.can_fit_grades and "calibration" in tables else judge_for
+
+
+def _with_grades(tables: Tables, judge_for: Callable[[TenantChunks], Judge]) -> Callable[[TenantChunks], Judge]:
+    """Add grades to the judges of tenants with fitted grade thresholds."""
+    thresholds = thresholds_by_tenant(tables.read("calibration").to_pylist())
+
+    def build(chunks: TenantChunks) -> Judge:
+        judge = judge_for(chunks)
+        return ScoreGradedJudge(judge, thresholds[chunks.tenant]) if chunks.tenant in thresholds else judge
+
+    return build
 
 
 def fitted_thresholds(tables: Tables) -> dict[str, float]:
@@ -141,7 +156,7 @@ def _write_comparison(
         curve = reliability_curve(rated.probability, rated.positive)
         fit = _fit_row(rated, seed)
         output.write("reliability", _reliability(tenant, curve))
-        row |= {"ece": curve.ece, **fit}
+        row |= {"ece": curve.ece, **fit, **(_grade_row(rated, seed) if settings.can_fit_grades else {})}
         fitted = fit["fitted_threshold"]
         if settings.threshold == "fitted" and fitted is not None:
             threshold, relevant = fitted, compared.relevant_from(fitted)
@@ -186,6 +201,14 @@ def fit_probabilities(
     return (model.weights[0], model.intercept) if model.weights[0] > 0 else (None, None)
 
 
+def _grade_row(rated: Comparison, seed: int) -> dict[str, object]:
+    """Fit the thresholds of grades; no columns if people give no usable grades."""
+    fitted = fit_grades(rated.probability, rated.relevance, rated.query, seed)
+    if fitted is None:
+        return {}
+    return {"grades": fitted.grades, "grade_thresholds": fitted.thresholds, "grade_kappa": fitted.kappa}
+
+
 def _reliability(tenant: str, curve: ReliabilityCurve) -> pa.Table:
     """Convert a curve to rows of `reliability`."""
     bins = len(curve.labels)
@@ -203,14 +226,14 @@ class Comparison:
 
     Attributes:
         query: query index of each pair, from 0.
-        positive: whether people labelled the pair relevant.
+        relevance: human label of the pair, 0 or a grade.
         read: whether the judge's reply was readable; `relevant` is valid only then.
         relevant: whether the judge labelled the pair relevant.
         probability: the judge's probability of relevance; NaN if it gave none.
     """
 
     query: NDArray[np.int64]
-    positive: NDArray[np.bool_]
+    relevance: NDArray[np.int64]
     read: NDArray[np.bool_]
     relevant: NDArray[np.bool_]
     probability: NDArray[np.float32]
@@ -222,7 +245,7 @@ class Comparison:
         probability = pc.if_else(replies["relevant"].is_valid(), replies["probability"], None)
         return cls(
             query=query_numbers(labels),
-            positive=relevant(labels),
+            relevance=labels["relevance"].to_numpy().astype(np.int64),
             read=read,
             relevant=pc.fill_null(replies["relevant"], False).to_numpy(),
             probability=pc.fill_null(probability, math.nan).to_numpy(),
@@ -236,6 +259,11 @@ class Comparison:
     def relevant_from(self, threshold: float) -> NDArray[np.bool_]:
         """Compute the judge's labels by another threshold; pairs without a probability keep theirs."""
         return np.where(np.isfinite(self.probability), self.probability >= np.float32(threshold), self.relevant)
+
+    @property
+    def positive(self) -> NDArray[np.bool_]:
+        """Whether people labelled each pair relevant."""
+        return np.asarray(self.relevance > 0)
 
     @property
     def has_enough_labels(self) -> bool:

@@ -92,7 +92,7 @@ def judge_for(
             first(chunks, settings.cut),
             *(builder(chunks, member.cut) for builder, member in zip(other_builders, settings.panel, strict=True)),
         ]
-        return Panel(panel_members, Vote(settings.vote, weights, threshold))
+        return Panel(panel_members, Vote(settings.vote, weights, threshold, tuple(settings.verdict_grades())))
 
     return build
 

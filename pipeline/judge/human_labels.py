@@ -21,7 +21,8 @@ _LABEL_ROWS_SCHEMA = pa.schema(
     [("line", pa.int64()), *((name, pa.string()) for name in COLUMN_NAMES), ("payload", pa.string())]
 )
 
-# A pair labelled twice with the same relevance counts once; a pair with different labels does not count.
+# A pair labelled twice with the same relevance counts once; a pair with different labels does not count. If the file
+# has grades (above 1), those below the judge's lowest grade of a relevant pair are not relevant, as for the judge.
 CHECKED_LABELS_SQL = """
     WITH checked_rows AS (
         SELECT label_rows.*, TRY_CAST(label_rows.relevance AS INTEGER) AS grade,
@@ -35,7 +36,9 @@ CHECKED_LABELS_SQL = """
         FROM label_rows LEFT JOIN queries q USING (tenant, query_id) LEFT JOIN chunks c USING (tenant, chunk_id)
         LEFT JOIN pool p USING (tenant, query_id, chunk_id)
     )
-    SELECT line, tenant, query_id, chunk_id, grade AS relevance, payload,
+    SELECT line, tenant, query_id, chunk_id, payload,
+        max(grade) OVER () > 1 AND grade > 0 AND grade < $lowest AS is_below,
+        CASE WHEN is_below THEN 0 ELSE grade END AS relevance,
         CASE WHEN fault IS NOT NULL THEN fault
              WHEN min(grade) OVER pairs <> max(grade) OVER pairs THEN 'contradictory labels'
              WHEN row_number() OVER (pairs ORDER BY line) > 1 THEN 'label repeated' END AS reason
@@ -44,14 +47,15 @@ CHECKED_LABELS_SQL = """
 """
 
 
-def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.Table:
+def human_labels(tables: Tables, output: Output, file: str, tenant: str, lowest_grade: int = 1) -> pa.Table:
     """Rows of `human_labels`, sorted by key; other rows of the file are written to `rejects` and counted.
 
     Args:
         tables: must contain `queries`, `chunks` and `pool`.
-        output: rejects and a funnel step.
+        output: rejects and a funnel step; a fact counts grades below `lowest_grade`.
         file: CSV with a header; columns query_id, chunk_id, relevance (0, or a grade from 1) and optionally tenant.
         tenant: tenant of rows that name none.
+        lowest_grade: the judge's lowest grade of a relevant pair; lower grades of a graded file become 0.
 
     Raises:
         InputError: the file cannot be read, a column is missing, or no pair of the pool is labelled.
@@ -59,7 +63,7 @@ def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.T
     labels = read_labels(Path(file).expanduser(), tenant)
     with tables.connect() as connection:
         connection.register("label_rows", labels)
-        joined_labels = connection.sql(CHECKED_LABELS_SQL).to_arrow_table()
+        joined_labels = connection.sql(CHECKED_LABELS_SQL, params={"lowest": lowest_grade}).to_arrow_table()
     is_valid = pc.is_null(joined_labels["reason"])
     valid_labels, bad = joined_labels.filter(is_valid), joined_labels.filter(pc.invert(is_valid))
     reasons = Counter(bad["reason"].to_pylist())
@@ -68,6 +72,8 @@ def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.T
         raise InputError(
             f"{file} labels no pair of the pool ({summary}); take tenant, query_id and chunk_id from `pool`"
         )
+    if n_below := int(pc.sum(valid_labels["is_below"]).as_py()):
+        output.facts["grades_below_relevant"] = n_below
     _reject(output, Path(file).name, bad.sort_by("line"))
     output.count(
         FunnelStep(STEP_NAME, "rows", labels.num_rows, "rows", valid_labels.num_rows, dict(sorted(reasons.items())))

@@ -25,7 +25,7 @@ from darklode.pipeline.judge.calibration import MIN_PROBABILITY
 from darklode.schemas.judging import LabelSettings
 from darklode.schemas.tables import TABLES
 
-LABEL = Stage("label", 4, ("queries", "chunks", "pool", "verdicts"), ("qrels", "training_labels"))
+LABEL = Stage("label", 5, ("queries", "chunks", "pool", "verdicts"), ("qrels", "training_labels"))
 
 OVERRIDING_LABEL = replace(LABEL, reads=(*LABEL.reads, "human_labels"))
 """The same stage with `labels.human_overrides`."""
@@ -48,10 +48,23 @@ JUDGE_LABELS_SQL = f"""
     FROM verdicts WHERE relevant IS NOT NULL
 """
 
+# Human labels without grades (only 0 and 1) say nothing about the grade of a relevant pair: it keeps the judge's grade,
+# or gets the lowest grade that the judge gives to a relevant pair.
 OVERRIDDEN_LABELS_SQL = f"""
-    SELECT * FROM ({JUDGE_LABELS_SQL}) ANTI JOIN human_labels USING (tenant, query_id, chunk_id)
-    UNION ALL SELECT tenant, query_id, chunk_id, relevance, 'human', (relevance > 0)::DOUBLE FROM human_labels
+    WITH judge_labels AS ({JUDGE_LABELS_SQL}), scales AS (
+        SELECT (SELECT max(relevance) FROM human_labels) > 1 AS graded_by_people,
+               (SELECT min(relevance) FROM judge_labels WHERE relevance > 0) AS lowest
+    )
+    SELECT * FROM judge_labels ANTI JOIN human_labels USING (tenant, query_id, chunk_id)
+    UNION ALL
+    SELECT tenant, query_id, chunk_id,
+           CASE WHEN h.relevance = 0 OR graded_by_people THEN h.relevance
+                ELSE coalesce(nullif(j.relevance, 0), lowest, h.relevance) END,
+           'human', (h.relevance > 0)::DOUBLE
+    FROM scales, human_labels h LEFT JOIN judge_labels j USING (tenant, query_id, chunk_id)
 """
+
+BINARY_LABELS_SQL = "SELECT * REPLACE (least(relevance, 1) AS relevance) FROM ({labels})"
 
 # `slope` and `intercept` are those of `calibration`; clipping keeps the log-odds finite.
 WEIGHTED_LABELS_SQL = f"""
@@ -150,7 +163,8 @@ def write_labels(tables: Tables, output: Output, settings: LabelSettings) -> Non
     """Write the relevance of every readable verdict, for evaluation and for training.
 
     A relevant pair has the judge's grade, or 1 without a grade; other pairs have 0, whatever their grade. Null verdicts
-    get no row. With `human_overrides`, human labels replace verdicts, and are added where there is none.
+    get no row. With `human_overrides`, human labels replace verdicts, and are added where there is none. With `binary`,
+    a relevant pair has 1, whatever its grade.
 
     The judge's positives are certain from the probability on at which their expected precision, the mean of their
     probabilities, is the wanted one (`precision_cut`); so are human labels, and labels without a probability. Others,
@@ -165,7 +179,8 @@ def write_labels(tables: Tables, output: Output, settings: LabelSettings) -> Non
         output: receives `qrels`, one folder per split, and `training_labels` of train and validation. The funnel counts
             labels and queries by outcome; facts count human labels, those without a verdict, and those that overrule
             one.
-        settings: wanted precision of both sets, and whether human labels override the judge.
+        settings: wanted precision of both sets, whether human labels override the judge, and whether grades are
+            dropped.
     """
     total = tables.rows("verdicts")
     with tables.connect() as connection:
@@ -200,6 +215,7 @@ def _create_weighted_labels(
 ) -> None:
     """Create the views `calibrations` (tenant, slope, intercept) and `weighted_labels`."""
     labels = OVERRIDDEN_LABELS_SQL if settings.human_overrides else JUDGE_LABELS_SQL
+    labels = BINARY_LABELS_SQL.format(labels=labels) if settings.binary else labels
     connection.execute("CREATE VIEW calibrations AS " + (CALIBRATIONS_SQL if is_calibrated else NO_CALIBRATIONS_SQL))
     connection.execute("CREATE VIEW weighted_labels AS " + WEIGHTED_LABELS_SQL.format(labels=labels))
 

@@ -38,19 +38,24 @@ class Vote:
         rule: `majority` of labels, ties broken by the mean probability; or `mean` probability.
         weights: weights of the members' probabilities, >= 0, not all 0; a majority counts labels unweighted.
         threshold: minimum mean probability of a relevant pair.
+        grades: grades of relevant pairs that all graded members share; empty: the panel gives no grades.
     """
 
     rule: Literal["majority", "mean"]
     weights: tuple[float, ...]
     threshold: float
+    grades: tuple[int, ...] = ()
 
     def combine(self, member_replies: Sequence[pa.Table]) -> pa.Table:
         """Combine the members' replies into one per pair; null if all members' replies are unreadable, or if the vote
         is undecided.
 
         Replies without a label are ignored; replies without a probability are ignored in the mean. A label without a
-        mean probability is marked contradicted if a member's label is doubtful. Tokens and attempts are summed; grades
-        and rationales are not combined.
+        mean probability is marked contradicted if a member's label is doubtful. Tokens and attempts are summed;
+        rationales are not combined.
+
+        A pair's grade is the lower median of the grades of the members that agree with the panel's label. If none of
+        them gives a grade, a relevant pair has the lowest grade of relevant pairs.
 
         Args:
             member_replies: a table with the columns of `REPLIES` per member, for the same pairs in the same order.
@@ -69,11 +74,23 @@ class Vote:
             "relevant": pa.array(relevant, mask=~is_decided),
             "contradicted": pa.array(is_doubted, mask=~is_doubted),
             "probability": pa.array(mean.astype(np.float32), mask=np.isnan(mean) | ~is_decided),
+            **({"grade": self._grade(member_replies, labels, relevant, is_decided)} if self.grades else {}),
             "truncated": _any_true([reply["truncated"] for reply in member_replies]),
             "error": pa.array(reason, pa.string(), mask=is_decided),
             **{name: _sum_columns([reply[name] for reply in member_replies]) for name in _SUMMED_COLUMNS},
         }
         return replies_of(columns, len(mean))
+
+    def _grade(
+        self, member_replies: Sequence[pa.Table], labels: _Floats, relevant: _Mask, is_decided: _Mask
+    ) -> pa.Array:
+        """Grade of each pair; null if undecided, or not relevant and without a grade."""
+        grades = np.where(labels == relevant, _stack_column(member_replies, "grade", np.nan), np.nan)
+        median_place = np.maximum(np.isfinite(grades).sum(axis=0) - 1, 0) // 2  # NaN is sorted last
+        median = np.take_along_axis(np.sort(grades, axis=0), median_place[None], axis=0)[0]
+        grade = np.where(relevant & np.isnan(median), min(self.grades), median)
+        is_known = is_decided & np.isfinite(grade)
+        return pa.array(np.where(is_known, grade, 0).astype(np.int32), mask=~is_known)
 
     def _mean(self, probability: _Floats) -> _Floats:
         """Compute the weighted mean of the known probabilities; NaN if their weights sum to 0."""
@@ -160,7 +177,8 @@ class Panel(Judge):
         weighted_ids = [
             f"{weight:g}*{member_id}" for weight, member_id in zip(self._vote.weights, self.member_ids, strict=True)
         ]
-        return f"panel-1:{self._vote.rule}:{self._vote.threshold:g}:[{' | '.join(weighted_ids)}]"
+        rule = f"{self._vote.rule}+grades" if self._vote.grades else self._vote.rule
+        return f"panel-1:{rule}:{self._vote.threshold:g}:[{' | '.join(weighted_ids)}]"
 
     @property
     def facts(self) -> dict[str, int]:

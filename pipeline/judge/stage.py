@@ -21,7 +21,7 @@ from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_c
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.label_tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
 
-JUDGE = Stage("judge", 6, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))
+JUDGE = Stage("judge", 7, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))
 
 ADAPTIVE_JUDGE = replace(
     JUDGE,

@@ -12,6 +12,8 @@ from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.prepare.split import SPLITS
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats
+from darklode.pipeline.report.favored_systems import favored_systems
+from darklode.pipeline.report.grades import GRADES_NOTE, label_grades
 from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
 from darklode.pipeline.validate.gate import release, release_outcome
 from darklode.pipeline.validate.stage import is_stale
@@ -177,6 +179,7 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Candidates per query", statistics.pool_sizes(tables), ""
     yield "Candidates by number of retrievers that found them", statistics.pool_found_by(tables), ""
     yield "Labels", statistics.labels(tables), LABELS_NOTE
+    yield "Labels by grade", label_grades(tables), GRADES_NOTE
     yield "Label sets", label_sets(run, tables), LABEL_SETS_NOTE
     yield "Label sources", statistics.label_sources(tables), "A human label replaces the judge's."
     n_negatives = settings.triplets.num_negatives
@@ -243,7 +246,8 @@ def mined_card(run: Run, settings: Settings) -> str:
         settings: the run's settings.
     """
     with all_tables(run).open_local() as tables:
-        warnings = [f"> **Warning:** {cell(sentence)}" for sentence in mined_caveats(tables)]
+        sentences = [*mined_caveats(tables), *favored_systems(tables, settings)]
+        warnings = [f"> **Warning:** {cell(sentence)}" for sentence in sentences]
         card_tables = list(_mined_tables(tables, settings))
     notices = [CLICK_LABELS_WARNING, *warnings, "## Trained models", _models_section(run)]
     text = document(

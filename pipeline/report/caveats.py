@@ -5,6 +5,8 @@ from typing import Any
 from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.report import statistics
+from darklode.pipeline.report.favored_systems import favored_systems
+from darklode.pipeline.report.grades import mixed_grades
 from darklode.pipeline.report.statistic import Statistic
 from darklode.schemas.settings import Settings
 
@@ -40,6 +42,8 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
         _imprecise_test_labels_caveat(tables, settings.labels.test_precision),
         _few_training_queries_caveat(tables),
         favored_retrievers(tables, settings),
+        *favored_systems(tables, settings),
+        mixed_grades(tables),
         _implausible_labels_caveat(tables, settings.pool.search_depth),
         _unreadable_caveat(tables),
         _contradicted_caveat(tables),

@@ -374,14 +374,14 @@ fitted_thresholds = Statistic("""
 
 reviewers = Statistic("""
     SELECT coalesce(reviewer, 'all') AS reviewer, other, pairs, agreements, kappa, kappa_low, kappa_high,
-           alpha, alpha_low, alpha_high
+           weighted_kappa, alpha, alpha_low, alpha_high
     FROM reviewer_agreement ORDER BY reviewer_agreement.reviewer NULLS LAST, other
 """)
 """The table `reviewer_agreement`: each pair of reviewers, then all reviewers together."""
 
 disagreements = Statistic("""
     SELECT d.kind, d.tenant, d.query_id, d.chunk_id, q.text AS query, c.text AS chunk,
-           d.verdict, d.probability, d.relevance AS people,
+           d.verdict, d.probability, d.grade, d.relevance AS people,
            array_to_string(list_filter(d.reasons, lambda reason: reason <> ''), ' | ') AS reasons,
            d.rationale AS judge_says, d.weight
     FROM disagreements d JOIN queries q USING (tenant, query_id) JOIN chunks c USING (tenant, chunk_id)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import caveats, mined_caveats, weak_ranker
+from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.pipeline.report.formatting import number, strip_bidi_controls
 from darklode.pipeline.report.source import ReportSource, incomplete
 
@@ -41,6 +42,7 @@ MINED_SIZES = {
     "mined_pairs": "pairs",
     "triplets": "triplets",
 }
+LABEL_BIAS_TITLE = "The labels favour the base encoder"
 ADAPTED_CAVEATS = (
     "The labels come from the training runs; if a judge made them, the gain is measured with that judge.",
     "Texts without a label count as not relevant; compare Judged@10, the share of the top 10 that has a label.",
@@ -183,6 +185,8 @@ def _decision_notices(source: ReportSource) -> Iterator[Notice]:
         title = "Not adapted: the base encoder is released" if is_base else "The adapted encoder is released"
         reason = strip_bidi_controls(row["reason"])
         yield Notice(title, f"{reason[:1].upper()}{reason[1:]}.", loud=is_base)
+        if row["label_bias"]:
+            yield Notice(LABEL_BIAS_TITLE, f"{strip_bidi_controls(row['label_bias'])}.")
 
 
 def _caveats(source: ReportSource) -> list[str]:
@@ -192,5 +196,7 @@ def _caveats(source: ReportSource) -> list[str]:
     if source.generated:
         return [*GENERATED_CAVEATS] if "generated_queries" in source.written_tables else []
     if source.mined:
-        return mined_caveats(source.tables) if "mined_triplets" in source.manifests else []
+        if "mined_triplets" not in source.manifests:
+            return []
+        return [*mined_caveats(source.tables), *favored_systems(source.tables, source.settings)]
     return caveats(source.tables, source.settings) if "label" in source.manifests else []

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.agreement import Confusion, alpha, cohens_kappa
+from darklode.pipeline.base.agreement import Confusion, alpha, cohens_kappa, kappa_of_table, quadratic
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables, digest
-from darklode.pipeline.validate.estimates import bootstrap
+from darklode.pipeline.validate.estimates import IntervalEstimate, bootstrap
 from darklode.pipeline.validate.labels import MAJORITY_LABELS_SQL
 from darklode.pipeline.validate.metrics import Scope, scopes, validation_row
 from darklode.schemas.evaluation import EvaluateSettings
@@ -30,7 +30,7 @@ DISAGREEMENTS_SQL = f"""
     )
     SELECT tenant, query_id, chunk_id,
            CASE WHEN d.relevance > 0 THEN 'missed positive' ELSE 'false positive' END AS kind,
-           d.verdict, v.probability, v.rationale, d.relevance, a.reviewers, a.reasons, d.weight
+           d.verdict, v.probability, v.grade, v.rationale, d.relevance, a.reviewers, a.reasons, d.weight
     FROM disagreeing_labels d JOIN reviewer_answers a USING (tenant, query_id, chunk_id)
     LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
     ORDER BY d.weight DESC, tenant, query_id, chunk_id
@@ -49,7 +49,7 @@ def disagreements(tables: Tables) -> pa.Table:
 
 VALIDATE_STAGE = Stage(
     "validate",
-    1,
+    2,
     ("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews"),
     ("validation", "reviewer_agreement", "disagreements"),
 )
@@ -117,6 +117,22 @@ REVIEWER_PAIRS_SQL = """
     ORDER BY review.reviewer, other_review.reviewer, tenant, query_id
 """
 
+# Grades of every two reviewers for each pair, if both give grades, and its query's number from 0.
+REVIEWER_GRADES_SQL = """
+    SELECT review.reviewer, other_review.reviewer AS other, review.relevance AS first, other_review.relevance AS second,
+           dense_rank() OVER (
+               PARTITION BY review.reviewer, other_review.reviewer ORDER BY tenant, query_id
+           ) - 1 AS query
+    FROM reviews review JOIN reviews other_review USING (tenant, query_id, chunk_id)
+    WHERE review.reviewer < other_review.reviewer
+        AND review.relevance IS NOT NULL AND other_review.relevance IS NOT NULL
+    QUALIFY least(
+        max(review.relevance) OVER (PARTITION BY review.reviewer, other_review.reviewer),
+        max(other_review.relevance) OVER (PARTITION BY review.reviewer, other_review.reviewer)
+    ) > 1
+    ORDER BY review.reviewer, other_review.reviewer, query, first, second
+"""
+
 # Labels of each pair with at least two, and its query's number from 0.
 VOTES_SQL = """
     WITH votes AS (
@@ -142,20 +158,38 @@ def reviewer_agreement(tables: Tables, resamples: int, seed: int) -> pa.Table:
 
 
 def _each_two(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object]]:
-    pair_counts = tables.sql(REVIEWER_PAIRS_SQL)
+    pair_counts, grades = tables.sql(REVIEWER_PAIRS_SQL), tables.sql(REVIEWER_GRADES_SQL)
     names = ["reviewer", "other"]
     pairs = pair_counts.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
     for pair in pairs.to_pylist():
-        first, two = (pc.equal(pair_counts[name], pair[name]) for name in names)
-        own = pair_counts.filter(pc.and_(first, two))
+        own, own_grades = (
+            rows.filter(pc.and_(*(pc.equal(rows[name], pair[name]) for name in names)))
+            for rows in (pair_counts, grades)
+        )
         counts = np.column_stack([own[name].to_numpy() for name in ("both", "first", "second", "neither")])
         kappa = bootstrap(counts.astype(np.float64), _kappa, resamples, seed)
-        yield pair | _counts(int(counts.sum()), int(counts[:, [0, 3]].sum())) | kappa.columns("kappa")
+        weighted = _weighted_kappa(own_grades, resamples, seed).columns("weighted_kappa") if len(own_grades) else {}
+        yield pair | _counts(int(counts.sum()), int(counts[:, [0, 3]].sum())) | kappa.columns("kappa") | weighted
 
 
 def _kappa(sums: _Floats) -> _Floats:
     both, first, second, neither = (sums[..., column] for column in range(4))
     return cohens_kappa(Confusion(both, first, second, neither))
+
+
+def _weighted_kappa(grades: pa.Table, resamples: int, seed: int) -> IntervalEstimate:
+    """Quadratic-weighted kappa (Cohen, 1968) of two reviewers' grades, with an interval over queries."""
+    first, second, query = (grades[name].to_numpy() for name in ("first", "second", "query"))
+    values = np.unique(np.concatenate([first, second]))
+    cell = np.searchsorted(values, first) * len(values) + np.searchsorted(values, second)
+    n_cells = len(values) ** 2
+    counts = np.bincount(query * n_cells + cell, minlength=(int(query.max()) + 1) * n_cells).reshape(-1, n_cells)
+    cost = quadratic(values.astype(np.float64))
+
+    def kappa(sums: _Floats) -> _Floats:
+        return kappa_of_table(sums.reshape(*sums.shape[:-1], len(values), len(values)), cost)
+
+    return bootstrap(counts.astype(np.float64), kappa, resamples, seed)
 
 
 def _all(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object]]:

@@ -96,6 +96,29 @@ def test_labels_of_a_first_build_teach_a_judge_of_the_same_run(
 
 
 @pytest.mark.slow
+def test_human_grades_that_follow_the_scores_become_grades_of_the_judge(
+    first: Path, source: Path, tmp_path: Path
+) -> None:
+    grades = LABELS.replace("AS relevance", "* 2 AS answers").removesuffix("ORDER BY ALL")
+    graded = f"SELECT query_id, chunk_id, greatest(answers, CAST(best_rank <= 2 AS INT)) AS relevance FROM ({grades})"
+    labels = rows(first, f"{graded} JOIN pool USING (query_id, chunk_id) ORDER BY ALL")
+    file, out = write(tmp_path / "labels.csv", labels), tmp_path / "run"
+    build(out, source, learned(file))
+    (compared,) = rows(out, "FROM calibration")
+    assert compared["grades"] == [1, 2]
+    assert compared["grade_kappa"] > 0.5, "on queries whose labels it did not see"
+    (threshold,) = compared["grade_thresholds"]
+    verdicts = rows(out, "FROM verdicts")
+    expected = [row["relevant"] + (row["relevant"] and row["probability"] >= threshold) for row in verdicts]
+    assert [row["grade"] for row in verdicts] == expected
+    assert {row["relevance"] for row in rows(out, "FROM qrels")} == {0, 1, 2}
+    assert build(out, source, learned(file)) == []
+    write(file, [row | {"relevance": min(row["relevance"], 1)} for row in labels])
+    assert {"calibrate", "judge", "label"} <= set(build(out, source, learned(file)))
+    assert {row["grade"] for row in rows(out, "FROM verdicts")} == {None}
+
+
+@pytest.mark.slow
 def test_it_judges_in_rounds_too(first: Path, source: Path, labels: list[dict[str, Any]], tmp_path: Path) -> None:
     file = write(tmp_path / "labels.csv", labels)
     build(tmp_path / "run", source, learned(file, "judge.strategy=adaptive"))

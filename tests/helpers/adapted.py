@@ -96,6 +96,16 @@ def build_to_adapt(folder: Path, sides: dict[str, int] = SIDES, tenant: str = TE
     return run
 
 
+def judged_by(run: Run, encoder: SentenceTransformersSettings) -> Run:
+    """The run again, its labels given by an encoder judge with this encoder."""
+    judge_id = f"encoder-1:{encoder.encoder_id()}:kept=float16:0123456789abcdef:0.5"
+    verdicts = run.tables("verdicts").read("verdicts")
+    column = verdicts.schema.get_field_index("judge_id")
+    named = verdicts.set_column(column, verdicts.schema.field(column), pa.repeat(judge_id, verdicts.num_rows))
+    put(run, "verdicts", named)
+    return run
+
+
 def of_tenants(folder: Path, words: Mapping[str, str], sides: dict[str, int] = SIDES) -> Run:
     """A run `both` of several tenants' rows, whose texts and queries begin with the tenant's word."""
     run, rows = Run(str(folder / "both")), defaultdict[str, list[pa.Table]](list)

@@ -41,10 +41,15 @@ def full(tenant: str, relevant_from: int, n: int = QUERIES) -> list[str]:
 
 
 def calibrated(
-    run: Run, file: Path, lines: Sequence[str], script: Script = likely, **settings: Any
+    run: Run,
+    file: Path,
+    lines: Sequence[str],
+    script: Script = likely,
+    settings_class: type[JudgeSettings] = JudgeSettings,
+    **settings: Any,
 ) -> tuple[Manifest, list[ScriptedJudge]]:
     file.write_text("\n".join(lines) + "\n")
-    given, judges = JudgeSettings(human_labels=str(file), **settings), []
+    given, judges = settings_class(human_labels=str(file), **settings), []
 
     def judge_for(_chunks: object) -> ScriptedJudge:
         judges.append(ScriptedJudge(script))

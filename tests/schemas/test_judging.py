@@ -50,3 +50,20 @@ def test_a_threshold_that_is_yet_to_be_fitted_has_the_kinds_own_cut() -> None:
     fitted = Settings.model_validate({"judge": FITTED}).judge
     assert fitted.cut == Settings().judge.cut
     assert Settings.model_validate({"judge": {"threshold": 0.7}}).judge.cut == 0.7
+
+
+@pytest.mark.parametrize(
+    ("judge", "can_fit"),
+    [
+        ({"kind": "cross_encoder", "model": "owner/name"}, True),
+        ({"kind": "encoder", "encoder": "minilm"}, True),
+        ({"kind": "learned", "human_labels": "labels.csv"}, True),
+        ({"kind": "cross_encoder", "model": "owner/name", "panel": [{"kind": "embedded"}]}, False),
+        ({"kind": "embedded"}, False),
+        ({"kind": "llm", "model": "m", "base_url": "http://127.0.0.1:1/v1"}, False),
+    ],
+)
+def test_grades_are_fitted_to_single_judges_with_scores(judge: dict[str, object], can_fit: bool) -> None:
+    encoders = {"minilm": {"kind": "sentence_transformers", "model": "all-MiniLM-L6-v2"}}
+    settings = Settings.model_validate({"judge": judge, "encoders": encoders})
+    assert settings.judge.can_fit_grades is can_fit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from darklode.schemas.shared import LocalModelSection, ModelPath
 
 class CrossEncoderSettings(LocalModelSection, LedgerKind):
     """A cross-encoder on this machine's GPU or CPU."""
+
+    HAS_SCORES: ClassVar[bool] = True
 
     kind: Literal["cross_encoder"] = "cross_encoder"
     model: FolderOrName[str] = Field("", description=ModelPath)

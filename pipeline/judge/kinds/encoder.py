@@ -21,6 +21,7 @@ class EncoderJudgeSettings(JudgeKind):
     """An encoder of `encoders`: logistic calibration of the cosine of query and chunk."""
 
     LEARNS: ClassVar[bool] = True
+    HAS_SCORES: ClassVar[bool] = True
 
     kind: Literal["encoder"] = "encoder"
     threshold: Share | Literal["fitted"] = Field(

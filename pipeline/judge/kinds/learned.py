@@ -18,6 +18,7 @@ class LearnedSettings(JudgeKind):
     """Logistic regression on retrieval scores and ranks, term overlap and lengths, trained on human labels."""
 
     LEARNS: ClassVar[bool] = True
+    HAS_SCORES: ClassVar[bool] = True
     READS: ClassVar[tuple[str, ...]] = ("rankings",)
 
     kind: Literal["learned"] = "learned"

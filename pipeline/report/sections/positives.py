@@ -7,6 +7,7 @@ from darklode.pipeline.report.charts import Histogram, histograms, integer_bins
 from darklode.pipeline.report.drawing import Chart
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
+from darklode.pipeline.report.grades import GRADES_NOTE, label_grades
 from darklode.pipeline.report.source import ReportSource
 
 MAX_POSITIVES = 30
@@ -70,6 +71,13 @@ SECTION = FigureSection(
             lambda source: statistics.labels(source.tables),
             needs=("queries", "qrels"),
             wide=True,
+        ),
+        Figure(
+            "grades",
+            "Labels by grade",
+            GRADES_NOTE,
+            lambda source: label_grades(source.tables),
+            needs=("queries", "qrels"),
         ),
     ),
     of_labels=True,

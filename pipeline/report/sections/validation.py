@@ -63,8 +63,10 @@ def _key(row: dict[str, Any]) -> Key:
 def _quote(row: dict[str, Any], passages: Passages) -> Quote:
     probability_text = "" if row["probability"] is None else f", probability {row['probability']:.3f}"
     role = "positive" if row["people"] else "negative"
+    people_grade = f" (grade {row['people']})" if row["people"] > 1 else ""
+    judge_grade = "" if row["grade"] is None else f", grade {row['grade']}"
     note = (
-        f"according to people; judge: {row['verdict']}{probability_text}; represents "
+        f"according to people{people_grade}; judge: {row['verdict']}{judge_grade}{probability_text}; represents "
         f"{number(round(row['weight']))} pairs"
     )
     reasons = [plain(row[name]) for name in ("reasons", "judge_says") if row[name]]
@@ -114,8 +116,8 @@ SECTION = FigureSection(
         Figure(
             "reviewer-agreement",
             "Agreement between reviewers",
-            "Pairwise Cohen's kappa, and Krippendorff's alpha of all reviewers; it limits the agreement a judge can "
-            "reach.",
+            "Pairwise Cohen's kappa (weighted_kappa: of grades, quadratic weights), and Krippendorff's alpha of all "
+            "reviewers; it limits the agreement a judge can reach.",
             lambda source: statistics.reviewers(source.tables),
             needs=("reviewer_agreement",),
             wide=True,

@@ -80,6 +80,7 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
     head = [
         f"# {cell(name_of(run, settings))}",
         f"**{cell(row['shipped'])}**: {cell(row['reason'])}.",
+        *([f"> **Warning:** {cell(row['label_bias'])}."] if row["label_bias"] else []),
         f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_count_parameters(tables):,} parameters, selected "
         f"{format_selection(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
         f"{row['share']:g} of the way. The test queries were ranked {_times_tested(run)}.",

@@ -74,6 +74,7 @@ def record(
         "tenant": verdict["tenant"],
         "shipped": verdict["shipped"],
         "reason": verdict["reason"],
+        "label_bias": verdict.get("label_bias"),
         "scores": {name: verdict[name] for name in SCORE_COLUMNS},
         "base": identity(settings) | {"dimensions": frozen.dimensions},
         "weights": weights,

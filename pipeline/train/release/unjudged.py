@@ -51,8 +51,11 @@ UNLABELLED_TEXTS_SQL = f"""
 # The queries below read `new_verdicts`, the rows of `unjudged_verdicts` that `judge_unjudged` registers.
 ALL_LABELS_SQL = f"""
     SELECT * FROM ({TEST_LABELS_SQL}) UNION ALL
-    SELECT tenant, query_id, text_id, CASE WHEN relevant THEN greatest(coalesce(grade, 1), 1) ELSE 0 END
-    FROM new_verdicts WHERE relevant IS NOT NULL ORDER BY tenant, query_id, text_id
+    SELECT tenant, query_id, text_id,
+           CASE WHEN NOT relevant THEN 0 WHEN list_contains(CAST($binary AS INTEGER[]), index) THEN 1
+                ELSE greatest(coalesce(grade, 1), 1) END
+    FROM new_verdicts JOIN adaptation_texts USING (tenant, text_id)
+    WHERE relevant IS NOT NULL ORDER BY tenant, query_id, text_id
 """
 
 # A text that the judge finds relevant may be a training positive of another query. The test query then shares a
@@ -90,14 +93,16 @@ class UnjudgedJudges:
 
     Attributes:
         runs: each run with the settings of its judge, in the order of the runs' numbers.
+        binary: numbers of the runs whose labels are binary, whatever the judge's grades (`labels.binary`).
     """
 
     runs: tuple[tuple[TrainingSource, Judges], ...]
+    binary: tuple[int, ...] = ()
 
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that can change a verdict besides the content of the runs."""
-        return {"judges": [judges.identity for _, judges in self.runs]}
+        return {"judges": [judges.identity for _, judges in self.runs], "binary": list(self.binary)}
 
     @property
     def sources(self) -> list[TrainingSource]:
@@ -174,12 +179,13 @@ def judge_unjudged(
     with tables.connect() as connection:
         connection.register("new_verdicts", verdicts)
         counts_sql = COVERAGE_SQL.format(lists=lists)
-        for name, sql in (
-            ("test_queries", ALL_QUERIES_SQL),
-            ("test_labels", ALL_LABELS_SQL),
-            (UNJUDGED_RESULTS.name, counts_sql),
+        for name, sql, parameters in (
+            ("test_queries", ALL_QUERIES_SQL, {}),
+            ("test_labels", ALL_LABELS_SQL, {"binary": list(judges.binary)}),
+            (UNJUDGED_RESULTS.name, counts_sql, {}),
         ):
-            output.write(name, connection.sql(sql).to_arrow_table().cast(TABLES[name].schema))
+            rows = connection.sql(sql, params=parameters).to_arrow_table()
+            output.write(name, rows.cast(TABLES[name].schema))
     remaining = {
         "beyond the budget": judgeable.num_rows - verdicts.num_rows,
         "no judge labelled its run": unlabelled.num_rows - judgeable.num_rows,

@@ -16,7 +16,7 @@ from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
 
 VERDICT_STAGE = Stage(
     "adapter_verdict",
-    4,
+    5,
     ("adaptation_queries", "adaptation_trials", "adapter_weights", "test_queries", "evaluation_pairs"),
     (ADAPTER_VERDICT.name,),
 )
@@ -39,7 +39,7 @@ DECIDING_DIFFERENCE_SQL = """
 """
 
 
-def decide_release(tables: Tables, output: Output) -> None:
+def decide_release(tables: Tables, output: Output, label_bias: str | None = None) -> None:
     """Write the decision: the adapted encoder if the test shows a lift, the base otherwise.
 
     A lift needs at least `MIN_CLUSTERS` clusters and must pass interval, test and lower bound (`is_gain`). The base is
@@ -48,6 +48,7 @@ def decide_release(tables: Tables, output: Output) -> None:
     Args:
         tables: `adaptation_queries`, `test_queries`, the trials and `evaluation_pairs`.
         output: `adapter_verdict`.
+        label_bias: why the labels favour the base, see `shared_models`; None if they do not.
     """
     from darklode.pipeline.train.fit.stage import best_trial
 
@@ -65,7 +66,7 @@ def decide_release(tables: Tables, output: Output) -> None:
     about = {name: chosen[name] for name in ("setting", "share", "folds")} | {"shipped": shipped, "reason": reason}
     about["validation_queries"] = chosen["queries"]
     empty = dict.fromkeys(("part", "difference", "low", "high", "bounded_low", "p", "clusters", "detectable"))
-    row = facts | empty | difference | about
+    row = facts | empty | difference | about | {"label_bias": label_bias}
     output.write(ADAPTER_VERDICT.name, pa.Table.from_pylist([row], schema=ADAPTER_VERDICT.schema))
 
 
@@ -143,6 +144,8 @@ def require_lift(run: Run) -> str:
     """
     row = read_verdict(run.tables(ADAPTER_VERDICT.name))
     if row["shipped"] == "base":
-        raise NoLift(f"{run.store.url}/query_encoder is the base itself: {row['reason']}")
+        warning = f". {row['label_bias']}" if row["label_bias"] else ""
+        raise NoLift(f"{run.store.url}/query_encoder is the base itself: {row['reason']}{warning}")
     how = format_selection(row["validation_queries"], row["folds"])
-    return f"{run.store.url}/query_encoder is adapted: {row['reason']}. Its setting was chosen {how}."
+    warning = f" {row['label_bias']}." if row["label_bias"] else ""
+    return f"{run.store.url}/query_encoder is adapted: {row['reason']}. Its setting was chosen {how}.{warning}"

@@ -185,6 +185,24 @@ def test_a_sheet_there_and_back(call: Call, run: Run, tmp_path: Path) -> None:
     assert (refused.code, "exists" in refused.err) == (1, True)
 
 
+def test_grades_may_be_given_for_a_judge_without_grades(call: Call, run: Run, tmp_path: Path) -> None:
+    review_run(run.store.url)
+    sheet = tmp_path / "sheet.csv"
+    out = call("review", run.store.url, "--export-sheet", sheet, "--reviewer", "Ann", "--max-grade", "3")
+    assert "(0: not relevant, 1, 2, 3, or skip)" in out.out
+    text = sheet.read_text(encoding="utf-8-sig").splitlines()
+    rows = list(csv.DictReader(text))
+    rows[0]["relevance"] = "3"
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    binary = call("review", run.store.url, "--import-sheet", sheet, "--reviewer", "Ann")
+    assert "relevance '3' is none of 0, 1, skip" in binary.out
+    told = call("review", run.store.url, "--import-sheet", sheet, "--reviewer", "Ann", "--max-grade", "3")
+    assert (told.code, kept(run)) == (0, {"doc0#0": 3})
+
+
 @pytest.mark.parametrize(
     ("options", "reason", "code"),
     [

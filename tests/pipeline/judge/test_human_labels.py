@@ -62,6 +62,28 @@ def test_every_row_is_a_label_or_a_reject_with_file_line_and_reason(run: Run, tm
 
 
 @pytest.mark.parametrize(
+    ("given", "stored"),
+    [(["0", "1", "2", "3"], [0, 0, 2, 3]), (["0", "1", "1", "0"], [0, 1, 1, 0])],
+    ids=["grades", "binary labels"],
+)
+def test_in_a_graded_file_the_judges_first_relevant_grade_is_peoples_too(
+    run: Run, tmp_path: Path, given: list[str], stored: list[int]
+) -> None:
+    """UMBRELA's grade 1 is "related": not relevant to the judge, so not relevant to people on the same scale."""
+    lines = [HEAD, *(f"a,q00,c{number},{grade}" for number, grade in enumerate(given))]
+    manifest, _ = calibrated(given_run(run), tmp_path / "l.csv", lines, settings_class=FromTwo)
+    assert [row["relevance"] for row in read(run, "human_labels")] == stored
+    assert manifest.facts.get("grades_below_relevant", 0) == (1 if "2" in given else 0)
+
+
+class FromTwo(JudgeSettings):
+    """A judge with the grades 2 and 3 of relevant pairs."""
+
+    def grades(self) -> dict[int, str]:
+        return {3: "perfect", 2: "good"}
+
+
+@pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("", r"has no column query_id, chunk_id, relevance; it has none"),

@@ -45,9 +45,11 @@ def chunks(texts: dict[tuple[str, str], str]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=CHUNKS.schema)
 
 
-def verdicts_and_labels(run: Run, labels: list[tuple[str, str, str, int]] | None = None) -> Run:
+def verdicts_and_labels(
+    run: Run, labels: list[tuple[str, str, str, int]] | None = None, verdicts: list[Verdict] = VERDICTS_GIVEN
+) -> Run:
     names = ("tenant", "query_id", "chunk_id", "relevant", "grade")
-    rows = [dict(zip(names, row, strict=True)) | {"judge_id": "j"} for row in VERDICTS_GIVEN]
+    rows = [dict(zip(names, row, strict=True)) | {"judge_id": "j"} for row in verdicts]
     put(run, "verdicts", pa.Table.from_pylist(rows, schema=VERDICTS.schema))
     put(run, "queries", pa.concat_tables(queries(of, {name: name for name in names}) for of, names in QUERIES.items()))
     asked = {of: [*[row[1:3] for row in VERDICTS_GIVEN if row[0] == of]] for of in QUERIES}
@@ -62,8 +64,8 @@ def verdicts_and_labels(run: Run, labels: list[tuple[str, str, str, int]] | None
     return run
 
 
-def labelled(run: Run, human_overrides: bool = False) -> Manifest:
-    settings = LabelSettings(human_overrides=human_overrides)
+def labelled(run: Run, human_overrides: bool = False, binary: bool = False) -> Manifest:
+    settings = LabelSettings(human_overrides=human_overrides, binary=binary)
     stage = OVERRIDING_LABEL if human_overrides else LABEL
     return execute(run, stage, lambda tables, output: write_labels(tables, output, settings))
 
@@ -102,6 +104,37 @@ def test_people_overrule_the_judge_where_that_is_asked_for(run: Run) -> None:
     assert folders == ["train", ""], "of a query without a split"
     assert manifest.facts.items() >= {"human": 4, "only_human": 2, "overruled": 1}.items()
     assert manifest.funnel[0] == FunnelStep("label", "verdicts", 5, "labels", 6, {"unreadable reply": 1})
+
+
+def test_binary_labels_drop_the_grades_of_judge_and_people(run: Run) -> None:
+    human = [("a", "q1", "c2", 2), ("a", "q2", "c1", 0)]
+    labelled(verdicts_and_labels(run, human), human_overrides=True, binary=True)
+    assert rows(run) == [
+        ("a", "q1", "c1", 1, "judge"),
+        ("a", "q1", "c2", 1, "human"),
+        ("a", "q1", "c3", 1, "judge"),
+        ("a", "q2", "c1", 0, "human"),
+        ("b", "q1", "c1", 1, "judge"),
+    ]
+
+
+def test_human_labels_without_grades_keep_the_judges_grade_or_get_its_lowest(run: Run) -> None:
+    """A 1 that means "relevant" must not gain a third of the judge's 3; nor half of its lowest relevant grade."""
+    verdicts: list[Verdict] = [("a", "q1", "c1", True, 3), ("a", "q1", "c3", True, 2), ("a", "q2", "c1", False, 1)]
+    human = [("a", "q1", "c1", 1), ("a", "q1", "c2", 1), ("a", "q1", "c3", 0), ("a", "q2", "c1", 1)]
+    labelled(verdicts_and_labels(run, human, verdicts), human_overrides=True)
+    assert rows(run) == [
+        ("a", "q1", "c1", 3, "human"),
+        ("a", "q1", "c2", 2, "human"),
+        ("a", "q1", "c3", 0, "human"),
+        ("a", "q2", "c1", 2, "human"),
+    ]
+
+
+def test_grades_of_people_replace_the_judges_grades(run: Run) -> None:
+    verdicts: list[Verdict] = [("a", "q1", "c1", True, 3), ("a", "q1", "c3", True, 2)]
+    labelled(verdicts_and_labels(run, [("a", "q1", "c1", 1), ("a", "q1", "c3", 3)], verdicts), human_overrides=True)
+    assert [row[3] for row in rows(run)] == [1, 3]
 
 
 def test_a_query_that_nothing_answers_is_an_outcome_of_its_own(run: Run) -> None:

@@ -98,6 +98,32 @@ def test_a_label_without_a_probability_that_a_member_doubts_is_contradicted() ->
     assert (undecided["relevant"], undecided["contradicted"]) == (None, None)
 
 
+def test_a_grade_is_the_lower_median_of_the_members_that_agree_with_the_vote() -> None:
+    three, two, no_grade = YES | {"grade": 3}, YES | {"grade": 2}, NO | {"grade": 1}
+    assert graded_vote(three, two, no_grade) == (True, 2)
+    assert graded_vote(three, three, two) == (True, 3)
+    assert graded_vote(three, two, YES) == (True, 2), "a binary member gives no grade and lowers none"
+    assert graded_vote(no_grade, NO | {"grade": 0}, three) == (False, 0)
+    assert graded_vote(NO, NO, three) == (False, None)
+    assert graded_vote(UNREADABLE, UNREADABLE) == (None, None)
+
+
+def test_a_positive_of_binary_members_has_the_lowest_relevant_grade() -> None:
+    """With 1 it would gain half of what a graded member's lowest positive gains."""
+    assert graded_vote(YES, YES, NO | {"grade": 1}) == (True, 2)
+
+
+def test_a_pair_that_is_relevant_by_threshold_keeps_its_grade_as_without_a_panel() -> None:
+    by_threshold = said(True, 0.4) | {"grade": 1}
+    assert graded_vote(by_threshold, by_threshold) == (True, 1)
+
+
+def graded_vote(*each: Said) -> tuple[bool | None, int | None]:
+    pooled = Vote("majority", (1.0,) * len(each), 0.5, grades=(3, 2)).combine([replies(one) for one in each])
+    (row,) = pooled.to_pylist()
+    return row["relevant"], row["grade"]
+
+
 def test_tokens_add_up_and_a_cut_anywhere_is_a_cut() -> None:
     one = {**YES, "prompt_tokens": 5, "attempts": 2, "truncated": False, "grade": 3, "raw_reply": "3"}
     two = {**YES, "prompt_tokens": 7, "truncated": True}
@@ -143,6 +169,7 @@ def test_the_judge_id_names_members_vote_weights_and_threshold() -> None:
         panel(one, two, threshold=0.4).judge_id,
         panel(one, ScriptedJudge(judge_id="three")).judge_id,
         panel(one).judge_id,
+        panel(one, two, grades=(3, 2)).judge_id,
     ]
     assert ids[0] == "panel-1:majority:0.5:[1*one | 1*two]"
     assert len(set(ids)) == len(ids)

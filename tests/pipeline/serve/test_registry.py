@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from darklode.flows import open_systems
-from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift
 from darklode.pipeline.serve.registry import ADAPTERS_FOLDER, REGISTRY_FILE, AdapterRegistry
 from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD_FILE, Adapter
 from darklode.pipeline.train.release.identity import weights_hash
-from helpers.adapted import TENANT
+from helpers.adapted import TENANT, judged_by
 
 
 def again(adapter: Path, to: Path, name: str, **changes: str) -> Path:
@@ -29,6 +29,18 @@ def released(root: Path, adapter: Path, run: Path, force: str | None = None) -> 
 
 def states(root: Path) -> dict[str, str]:
     return {row["adapter"]: row["state"] for row in AdapterRegistry(str(root)).rows()}
+
+
+def test_a_release_on_labels_of_a_judge_with_the_base_encoder_is_a_warning(shipped: Path, tmp_path: Path) -> None:
+    adapter = str(shipped / "adapter")
+    run = Run(str(shutil.copytree(shipped / "run", tmp_path / "run")))
+    said = open_systems.release(adapter, run.store.url, str(tmp_path / "before"))
+    assert "live for acme" in said
+    assert "shares" not in said
+    judged_by(run, Adapter.open(adapter).base)
+    said = open_systems.release(adapter, run.store.url, str(tmp_path / "registry"))
+    assert "live for acme" in said
+    assert "The labels come from an encoder judge with the model model, which the measured encoder" in said
 
 
 def test_a_release_is_kept_and_rollback_restores_the_one_before(shipped: Path, tmp_path: Path) -> None:

@@ -95,6 +95,23 @@ def test_each_two_agree_as_scikit_learn_says(run: Run) -> None:
         assert row["alpha"] is None
 
 
+def test_grades_of_each_two_agree_as_scikit_learn_says(run: Run) -> None:
+    made = said(seed=3)
+    *two, every = agreement(run, made)
+    for row in two:
+        both = [(of.get(str(row["reviewer"])), of.get(str(row["other"]))) for of in made.values()]
+        grades = np.array([pair for pair in both if None not in pair])
+        assert row["weighted_kappa"] == pytest.approx(cohen_kappa_score(*grades.T, weights="quadratic"))
+        assert row["weighted_kappa"] != pytest.approx(row["kappa"])
+        assert row["weighted_kappa_low"] < row["weighted_kappa"] < row["weighted_kappa_high"]  # type: ignore[operator]
+    assert every["weighted_kappa"] is None
+
+
+def test_binary_answers_have_no_agreement_of_grades(run: Run) -> None:
+    made = {pair: {name: grade and 1 for name, grade in of.items()} for pair, of in said().items()}
+    assert {row["weighted_kappa"] for row in agreement(run, made)} == {None}
+
+
 def test_all_together_have_an_alpha(run: Run) -> None:
     made = said()
     row = agreement(run, made)[-1]

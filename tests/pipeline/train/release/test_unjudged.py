@@ -22,6 +22,7 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import TENANT, build_to_adapt
+from helpers.fake_chat import FakeChat
 from helpers.runs import execute, put, read
 
 LISTS = {
@@ -58,6 +59,25 @@ def asked(folder: Path, source: TrainingSource, lists: dict[tuple[str, str], lis
 def filled(run: Run, judges: UnjudgedJudges, budget: int = 100) -> dict[tuple[str, str], dict[str, Any]]:
     execute(run, UNJUDGED_STAGE, lambda tables, output: judge_unjudged(tables, output, budget, judges))
     return {(str(row["query_id"]), str(row["text_id"])): row for row in read(run, "unjudged_verdicts")}
+
+
+def test_new_labels_have_the_judges_grades_unless_the_runs_labels_are_binary(
+    tmp_path: Path, source: TrainingSource
+) -> None:
+    with FakeChat(labels=("3", "2", "1", "0")) as server:
+        chosen = {"kind": "llm", "model": server.model, "base_url": server.url, "prompt": "graded", "retry_timeout": 5}
+        settings = Settings.model_validate({"judge": chosen, "cache": {"root": str(tmp_path / "cache")}})
+        graded = UnjudgedJudges(((source, Judges.from_settings(settings)),))
+        labels, verdicts = {}, {}
+        for name, judges in (("graded", graded), ("binary", replace(graded, binary=(0,)))):
+            run = asked(tmp_path / name, source)
+            verdicts[name] = filled(run, judges)
+            labels[name] = {(row["query_id"], row["text_id"]): row["relevance"] for row in read(run, "test_labels")}
+    expected = {pair: row["grade"] if row["grade"] > 1 else 0 for pair, row in verdicts["graded"].items()}
+    assert {pair: labels["graded"][pair] for pair in expected} == expected
+    assert max(expected.values()) > 1
+    assert labels["binary"] == {pair: min(relevance, 1) for pair, relevance in labels["graded"].items()}
+    assert replace(graded, binary=(0,)).identity != graded.identity
 
 
 def test_both_sides_holes_are_judged_once_and_become_labels(

@@ -25,6 +25,7 @@ def decided(
     folds: int | None = None,
     own: int = 50,
     part: str = "own positive",
+    label_bias: str | None = None,
     **found: Any,
 ) -> Run:
     run = Run(str(folder))
@@ -49,7 +50,7 @@ def decided(
     for name, rows in (("test_queries", queries), ("adaptation_trials", trials), ("evaluation_pairs", pairs)):
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
     put(run, "adapter_weights", as_rows(0, Head(4, 1).state()))
-    execute(run, VERDICT_STAGE, decide_release)
+    execute(run, VERDICT_STAGE, lambda tables, output: decide_release(tables, output, label_bias))
     return run
 
 
@@ -61,6 +62,13 @@ def test_a_lift_on_unseen_positives_is_shipped(tmp_path: Path) -> None:
         "query_encoder is adapted: nDCG@10 +0.040 (+0.020 to +0.060) on 50 test queries whose clusters and positives "
         "are not in training. Its setting was chosen on 1,200 validation queries."
     )
+
+
+def test_labels_that_favour_the_base_are_said_with_either_verdict(tmp_path: Path) -> None:
+    bias = "The labels come from the base's own model"
+    assert require_lift(decided(tmp_path / "adapted", label_bias=bias)).endswith(f"validation queries. {bias}.")
+    with pytest.raises(NoLift, match=rf"validation queries\. {bias}$"):
+        require_lift(decided(tmp_path / "base", share=0.0, label_bias=bias))
 
 
 def test_how_a_setting_was_chosen_is_said(tmp_path: Path) -> None:
