@@ -73,7 +73,7 @@ def build_to_adapt(folder: Path, sides: dict[str, int] = SIDES, tenant: str = TE
     qrels = {
         "tenant": [tenant] * len(labels), "query_id": [one for one, _, _ in labels],
         "chunk_id": [text for _, text, _ in labels], "relevance": [value for *_, value in labels],
-        "source": ["judge"] * len(labels),
+        "weight": [0.9 if value else 0.2 for *_, value in labels], "source": ["judge"] * len(labels),
     }  # fmt: skip
     verdicts = {name: qrels[name] for name in ("tenant", "query_id", "chunk_id")}
     verdicts |= {"judge_id": ["j"] * len(labels), "relevant": [value > 0 for *_, value in labels]}

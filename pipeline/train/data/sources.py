@@ -38,7 +38,7 @@ BUILD_QUERIES_SQL = """
 BUILD_LABELS_SQL = f"""
     WITH training_pairs AS ({TRAINING_PAIRS_SQL}), labels AS (
         SELECT query_id, chunk_id AS text_id, relevance, weight FROM training_labels WHERE tenant = $tenant
-        UNION ALL SELECT query_id, chunk_id, relevance, NULL
+        UNION ALL SELECT query_id, chunk_id, relevance, weight
         FROM qrels q JOIN queries USING (tenant, query_id) WHERE tenant = $tenant AND split = 'test'
     )
     SELECT query_id, text_id, CASE WHEN l.query_id IS NULL THEN relevance ELSE coalesce(relevance, 1) END AS relevance,

@@ -9,8 +9,9 @@ from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.schemas.evaluation_tables import EVALUATION
+from darklode.schemas.label_tables import QRELS, VERDICTS
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import QRELS, TABLES, VERDICTS
+from darklode.schemas.tables import TABLES
 from helpers.runs import put
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"

@@ -7,8 +7,8 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.report.grades import label_grades
+from darklode.schemas.label_tables import QRELS
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import QRELS
 from helpers.judge_tables import queries
 from helpers.runs import put
 

@@ -7,14 +7,11 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource, resolve_tenant
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tables import TABLES
-from helpers.adapted import TENANT, build_to_adapt
 from helpers.runs import execute, put, read
-from helpers.training_labels import put_training_labels
 
 DAY = date(2026, 3, 1)
 QUERIES = {
@@ -102,25 +99,6 @@ def test_documents_are_cut_as_triplets_show_them(mined: TrainingSource) -> None:
     (rows,) = mined.texts("t")
     assert rows["text"].to_pylist() == [f"{n} tex" for n in range(5)]
     assert len(set(rows["content_hash"].to_pylist())) == 5
-
-
-def test_a_label_that_its_judge_doubts_is_not_learned_from(tmp_path: Path) -> None:
-    run = build_to_adapt(tmp_path / "run")
-    doubts: dict[str, dict[str, object]] = {
-        "train-001": {"probability": None, "contradicted": True},
-        "train-002": {"probability": None, "no_probability": TIED_REASON},
-        "train-003": {"probability": None},
-    }
-    rows = [row | (doubts.get(row["query_id"], {}) if row["relevant"] else {}) for row in read(run, "verdicts")]
-    put(run, "verdicts", pa.Table.from_pylist(rows, schema=TABLES["verdicts"].schema))
-    put_training_labels(run)
-    source = TrainingSource(run, 0, mined=False, text_characters=100)
-
-    def learned(least: float) -> set[str]:
-        labels = source.labels(TENANT, (), least)
-        return set(labels.filter(labels["learned"])["query_id"].to_pylist())
-
-    assert learned(0) - learned(0.5) == {"train-001", "train-002"}
 
 
 def test_an_adapter_is_one_tenants(mined: TrainingSource) -> None:

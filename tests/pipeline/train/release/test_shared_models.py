@@ -17,7 +17,7 @@ from darklode.pipeline.train.release.shared_models import (
     lineage,
     shared_with_judge,
 )
-from darklode.schemas.tables import QRELS, VERDICTS
+from darklode.schemas.label_tables import QRELS, VERDICTS
 from helpers.runs import put
 from helpers.tiny_bert import tiny_bert
 
