@@ -259,6 +259,11 @@ STOPPING = Table(
             column("queries", pa.int64(), "queries of the pool"),
             column("queries_found", pa.int64(), "queries with at least one positive"),
             column(
+                "queries_found_2_to_5",
+                pa.int64(),
+                "queries with 2 to 5 positives",
+            ),
+            column(
                 "query_missed_share",
                 pa.float64(),
                 "estimated share of a query's positives that were not judged, mean over queries with positives",

@@ -175,6 +175,7 @@ class JudgingRounds:
         """The tenant's row of the table `stopping`, without the column `tenant`: one-element lists by column."""
         missed = self.missed_positives
         missed_by_query = self.missed_by_query
+        positives_by_query = self._by_query(np.nan_to_num(self._labels))
         return {
             "pairs": [len(self._judged)],
             "judged": [int(self._judged.sum())],
@@ -187,7 +188,8 @@ class JudgingRounds:
             "missed_low": [missed.low],
             "missed_high": [missed.high],
             "queries": [self._evidence.n_queries],
-            "queries_found": [int((self._by_query(np.nan_to_num(self._labels)) > 0).sum())],
+            "queries_found": [int((positives_by_query > 0).sum())],
+            "queries_found_2_to_5": [int(((positives_by_query >= 2) & (positives_by_query <= 5)).sum())],
             "query_missed_share": [missed_by_query.share],
             "query_missed_low": [missed_by_query.low],
             "query_missed_high": [missed_by_query.high],

@@ -60,6 +60,16 @@ def test_rounds_start_small_and_grow_to_a_share_of_the_pool(monkeypatch: pytest.
     assert after_sample[8:-1] == [largest] * len(after_sample[8:-1])
 
 
+def test_queries_with_few_positives_are_counted() -> None:
+    evidence, _ = made(4, size=30)
+    labels = np.zeros(evidence.n_pairs)
+    for query, n_positives in enumerate((1, 2, 5, 6)):
+        labels[evidence.starts[query] : evidence.starts[query] + n_positives] = 1
+    rounds, _ = run(evidence, labels, recall=0.9999)
+    assert rounds.summary()["queries_found"] == [4]
+    assert rounds.summary()["queries_found_2_to_5"] == [2]
+
+
 def test_no_query_starves() -> None:
     """Of three queries every feature says that nothing answers them: each still gets its share of the calls."""
     evidence, labels = made()
