@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.agreement import DECIMALS, Confusion, cohens_kappa, confusion
+from darklode.pipeline.base.agreement import DECIMALS, Confusion, cohens_kappa, confusion, fit_threshold
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.port import REPLIES, Judge, Live
 
@@ -61,7 +61,8 @@ def fit_smooth_threshold(probability: NDArray[np.float32], positive: NDArray[np.
         positive: human labels, shape (n_pairs,).
 
     Returns:
-        None if the probabilities or the labels are all equal, or if the threshold agrees no better than chance.
+        The result of `fit_threshold` if that threshold agrees no better than chance; None if the probabilities or the
+        labels are all equal, or if no threshold agrees better than chance.
     """
     order = np.argsort(-probability, kind="stable")
     descending = probability[order].astype(np.float64)
@@ -78,4 +79,4 @@ def fit_smooth_threshold(probability: NDArray[np.float32], positive: NDArray[np.
     best = ends[int(np.nanargmax(np.round(kappas, DECIMALS)))]
     threshold = round(float(descending[best] + descending[best + 1]) / 2, DECIMALS)
     kappa = float(cohens_kappa(confusion(probability >= np.float32(threshold), positive)))
-    return (threshold, kappa) if kappa > 0 else None
+    return (threshold, kappa) if kappa > 0 else fit_threshold(probability, positive)

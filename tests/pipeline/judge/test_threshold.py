@@ -87,3 +87,11 @@ def test_nothing_is_fitted_to_one_class_to_one_value_or_to_chance() -> None:
     assert fit_smooth_threshold(values, np.ones(50, bool)) is None
     assert fit_smooth_threshold(np.full(50, 0.3, np.float32), values > 0.5) is None
     assert fit_smooth_threshold(values, values < 0.5) is None, "more probable pairs are relevant less often"
+
+
+def test_where_the_curve_misleads_the_labels_decide() -> None:
+    """The likeliest pairs are relevant, the others the less the likelier they are: the fitted curve falls."""
+    values = np.linspace(0.1, 0.9, 50, dtype=np.float32)
+    positive = (values > 0.85) | (values < 0.3)
+    assert fit_smooth_threshold(values, positive) == fit_threshold(values, positive)
+    assert fit_threshold(values, positive) is not None
