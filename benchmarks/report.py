@@ -26,7 +26,10 @@ import psutil
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 PAGE = FOLDER.parent / "docs" / "benchmarks.md"
-ALL = ("quality judge_quality bm25 dense judge_client mining_night adapt index scaling memory startup mutation").split()
+ALL = (
+    "quality judge_quality judge_learning bm25 dense judge_client mining_night adapt index scaling memory startup "
+    "mutation"
+).split()
 """The benchmarks, in the order of the page."""
 
 INTRODUCTION = """\

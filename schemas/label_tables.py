@@ -131,6 +131,7 @@ STOPPING = Table(
             column("missed_high", pa.float64(), "upper end"),
             column("queries", pa.int64(), "queries of the pool"),
             column("queries_found", pa.int64(), "queries with at least one positive"),
+            column("queries_found_2_to_5", pa.int64(), "queries with 2 to 5 positives"),
             column(
                 "query_missed_share",
                 pa.float64(),

@@ -6,6 +6,7 @@ Judges and people are annotators alike: calibration, panels and human validation
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,8 +90,11 @@ MIN_OF_EACH = 10
 
 FOLDS = 5
 """Number of folds of cross-validation."""
-_DECIMALS = 6
+DECIMALS = 6
 """Decimals of a fitted threshold, as shown in a judge_id."""
+
+ThresholdFit = Callable[[NDArray[np.float32], NDArray[np.bool_]], tuple[float, float] | None]
+"""Fits a threshold to probabilities and human labels, both of shape (n_pairs,): threshold and kappa, or None."""
 
 
 def has_enough_labels(positive: NDArray[np.bool_]) -> bool:
@@ -115,7 +119,7 @@ def fit_threshold(
     order = np.argsort(probability, kind="stable")
     ascending = probability[order]
     values = np.unique(ascending).astype(np.float64)
-    cuts = np.unique(((values[1:] + values[:-1]) / 2).round(_DECIMALS))
+    cuts = np.unique(((values[1:] + values[:-1]) / 2).round(DECIMALS))
     weights = np.ones(len(order)) if weight is None else weight[order]
     kappas = cohens_kappa(_at_each(cuts, ascending, positive[order], weights))
     if not (kappas > 0).any():
@@ -148,6 +152,7 @@ def cross_validated_kappa(
     query: NDArray[np.int64],
     seed: int,
     weight: Doubles | None = None,
+    fit: ThresholdFit | None = None,
 ) -> float:
     """Kappa with thresholds fitted on other queries: an estimate for new queries; NaN if a fold cannot be fitted.
 
@@ -157,8 +162,9 @@ def cross_validated_kappa(
         query: query index of each pair, from 0.
         seed: assigns queries to folds.
         weight: number of pairs each stands for; None: 1.
+        fit: fits a threshold to probabilities and labels without weights; None: `fit_threshold`.
     """
-    predicted = cross_validated_labels(probability, positive, query, seed, weight)
+    predicted = cross_validated_labels(probability, positive, query, seed, weight, fit)
     return float("nan") if predicted is None else float(cohens_kappa(confusion(predicted, positive, weight)))
 
 
@@ -168,6 +174,7 @@ def cross_validated_labels(
     query: NDArray[np.int64],
     seed: int,
     weight: Doubles | None = None,
+    fit: ThresholdFit | None = None,
 ) -> NDArray[np.bool_] | None:
     """Labels by thresholds fitted on other queries, shape (n_pairs,); None if a fold cannot be fitted.
 
@@ -177,9 +184,8 @@ def cross_validated_labels(
     predicted = np.zeros(len(query), dtype=bool)
     for held_out_fold in np.unique(fold):
         in_training = fold != held_out_fold
-        threshold = fit_threshold(
-            probability[in_training], positive[in_training], None if weight is None else weight[in_training]
-        )
+        labels = (probability[in_training], positive[in_training])
+        threshold = fit(*labels) if fit else fit_threshold(*labels, None if weight is None else weight[in_training])
         if threshold is None:
             return None
         predicted[~in_training] = probability[~in_training] >= np.float32(threshold[0])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.agreement import (
     MIN_LABELS,
     MIN_OF_EACH,
+    ThresholdFit,
     cohens_kappa,
     confusion,
     cross_validated_kappa,
@@ -34,13 +35,14 @@ from darklode.pipeline.judge.grade_thresholds import ScoreGradedJudge, fit_grade
 from darklode.pipeline.judge.human_labels import human_labels
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.pairs import pair_blocks
-from darklode.pipeline.judge.port import Judge
+from darklode.pipeline.judge.port import Judge, TrainableJudge
 from darklode.pipeline.judge.session import JudgingSession
+from darklode.pipeline.judge.threshold import fit_smooth_threshold
 from darklode.pipeline.judge.training import compare_judges, query_numbers, train_judges
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
 
-CALIBRATE = Stage("calibrate", 5, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
+CALIBRATE = Stage("calibrate", 6, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
 
 MAX_BINS = 10
 """Maximum number of bins of the reliability curve; more make each bin's share less certain."""
@@ -65,7 +67,8 @@ def calibrate(
 
     Each tenant is compared separately. With fewer than `MIN_LABELS` labelled pairs with a probability, or fewer than
     `MIN_OF_EACH` relevant or not relevant ones, labels are compared, but no curve is computed and no threshold fitted.
-    For a judge trained on labels, cross-validated replies are compared (`training.compare_judges`).
+    For a judge trained on labels, cross-validated replies are compared (`training.compare_judges`), and the threshold
+    is fitted by `fit_smooth_threshold`.
 
     Args:
         tables: must contain `queries`, `chunks` and `pool`.
@@ -90,7 +93,7 @@ def calibrate(
             with closing(pair_blocks(tables, chunks, tenant_labels)) as blocks:
                 judge, replies = compare_judges(session, judge_for(chunks), blocks, tenant_labels, seed)
             _write_comparison(
-                output, tenant_name, judge.judge_id, settings, Comparison.from_replies(tenant_labels, replies), seed
+                output, tenant_name, judge, settings, Comparison.from_replies(tenant_labels, replies), seed
             )
 
 
@@ -145,16 +148,16 @@ def fitted_thresholds(tables: Tables) -> dict[str, float]:
 
 
 def _write_comparison(
-    output: Output, tenant: str, judge_id: str, settings: JudgeSettings, compared: Comparison, seed: int
+    output: Output, tenant: str, judge: Judge, settings: JudgeSettings, compared: Comparison, seed: int
 ) -> None:
     """Write a tenant's row of `calibration` and, with enough labels, its rows of `reliability`."""
     rated = compared.with_probability()
-    row: dict[str, object] = {"tenant": tenant, "judge_id": judge_id, "probabilities": len(rated.query)}
+    row: dict[str, object] = {"tenant": tenant, "judge_id": judge.judge_id, "probabilities": len(rated.query)}
     threshold: float | None = settings.cut if not settings.panel or settings.vote == "mean" else None
     relevant = compared.relevant
     if rated.has_enough_labels:
         curve = reliability_curve(rated.probability, rated.positive)
-        fit = _fit_row(rated, seed)
+        fit = _fit_row(rated, fit_smooth_threshold if isinstance(judge, TrainableJudge) else fit_threshold, seed)
         output.write("reliability", _reliability(tenant, curve))
         row |= {"ece": curve.ece, **fit, **(_grade_row(rated, seed) if settings.can_fit_grades else {})}
         fitted = fit["fitted_threshold"]
@@ -167,16 +170,16 @@ def _write_comparison(
     output.write("calibration", pa.Table.from_pylist([row], schema=CALIBRATION.schema))
 
 
-def _fit_row(rated: Comparison, seed: int) -> dict[str, float | None]:
+def _fit_row(rated: Comparison, fit: ThresholdFit, seed: int) -> dict[str, float | None]:
     """Fit probabilities and threshold, and compute the threshold's kappa on the same and on held-out labels; None if
     they cannot be fitted.
     """
     slope, intercept = fit_probabilities(rated.probability, rated.positive)
     row = {"slope": slope, "intercept": intercept}
-    threshold = fit_threshold(rated.probability, rated.positive)
+    threshold = fit(rated.probability, rated.positive)
     if threshold is None:
         return row | dict.fromkeys(("fitted_threshold", "fitted_kappa", "cross_validated_kappa"))
-    held_out_kappa = cross_validated_kappa(rated.probability, rated.positive, rated.query, seed)
+    held_out_kappa = cross_validated_kappa(rated.probability, rated.positive, rated.query, seed, fit=fit)
     return row | {
         "fitted_threshold": threshold[0],
         "fitted_kappa": threshold[1],

@@ -1,10 +1,10 @@
-"""Features of a pair from the run itself: retrievers' scores and ranks, term overlap, and lengths."""
+"""Features of a pair from the run itself: retrievers' scores and ranks, word and character overlap, and lengths."""
 
 from __future__ import annotations
 
 import weakref
 from contextlib import ExitStack
-from dataclasses import astuple
+from dataclasses import astuple, fields
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import key_of
-from darklode.pipeline.base.chunk_texts import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks, view
 from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.judge.adaptive.pool_features import RETRIEVERS_SQL, RRF_K
-from darklode.pipeline.judge.embedded import EmbeddedJudge
+from darklode.pipeline.judge.character_overlap import CharacterOverlap
+from darklode.pipeline.judge.embedded import EmbeddedJudge, Features
+from darklode.pipeline.judge.pairs import distinct
+from darklode.schemas.pooling import RETRIEVERS
 
 # A chunk that is not in a retriever's list gets the list's lowest score, the highest that it can have.
 _CREATE_RANKING_FEATURES_SQL = """
@@ -33,6 +36,11 @@ _REQUESTED_FEATURES_SQL = """
     FROM requested_pairs p LEFT JOIN ranking_features f USING (query_id, chunk_id) ORDER BY p.pair_index
 """
 
+PRIOR_VARIANCE, ENCODER_PRIOR_VARIANCE = 0.3, 0.3
+"""Prior variance of all weights together, and of the weight of one encoder's score. Of nine combinations, chosen by the
+kappa of 100 and 400 labels on six collections, one left out in turn (benchmarks/judge_learning.py)."""
+
+_OTHER_FEATURES = 3 + len(fields(Features)) + 2 + 2  # pool, embedded judge, characters, lengths
 _Floats = NDArray[np.float64]
 
 
@@ -40,30 +48,41 @@ class RankingFeatures:
     """Features of the pairs of a tenant's pool.
 
     For each retriever the score (the lowest of its list if not retrieved) and the reciprocal rank (0 if not retrieved);
-    the fused score, log of the best rank and number of retrievers; the features of the embedded judge; log lengths of
-    query and chunk in characters. Memory does not grow with the pool, because DuckDB spills to disk.
+    the fused score, log of the best rank and number of retrievers; the features of the embedded judge; the overlap in
+    character trigrams; log lengths of query and chunk in characters. Memory does not grow with the pool, because DuckDB
+    spills to disk.
 
     Args:
         chunks: the tenant's chunks; the run has `pool` and `rankings`.
+
+    Attributes:
+        prior_variance: of the weights in a logistic regression (`Logistic.fit`), shape (n_features,): a retriever that
+            is not embedded, such as an encoder, has a score that means the same for every query, and a larger variance.
     """
 
     def __init__(self, chunks: TenantChunks) -> None:
         tables = chunks.tables
         lists = [part.sha256 for table in ("rankings", "pool") for part in tables.parts(table)]
         self.measure_id = key_of(chunks.digest, lists)
-        self._embedded = EmbeddedJudge(TermSpace(chunks.batches()))
+        space = TermSpace(chunks.batches())
+        self._embedded, self._characters = EmbeddedJudge(space), CharacterOverlap(space)
         exit_stack = ExitStack()
         self._connection = exit_stack.enter_context(tables.connect())
         weakref.finalize(self, exit_stack.close)
         tenant = {"tenant": chunks.tenant}
         names = [name for (name,) in self._connection.execute(RETRIEVERS_SQL, tenant).fetchall()]
         self._connection.execute(_join_rankings_sql(names), tenant)
+        self.prior_variance = _prior_variance(names)
 
     def __call__(self, pairs: pa.Table) -> _Floats:
         """NaN if the pool does not contain the pair."""
         embedded_features = np.column_stack(astuple(self._embedded.features(pairs)))
+        (queries, query), (texts, text) = distinct(pairs["query"]), distinct(view(pairs))
+        character_overlap = self._characters(queries.to_pylist(), texts.to_pylist(), query, text)
         lengths = [pc.utf8_length(pairs[name]).to_numpy() for name in ("query", "text")]
-        return np.column_stack([self._ranking_columns(pairs), embedded_features, np.log1p(np.stack(lengths, axis=1))])
+        return np.column_stack(
+            [self._ranking_columns(pairs), embedded_features, character_overlap, np.log1p(np.stack(lengths, axis=1))]
+        )
 
     def _ranking_columns(self, pairs: pa.Table) -> _Floats:
         pair_ids = pairs.select(["query_id", "chunk_id"]).append_column(
@@ -73,6 +92,15 @@ class RankingFeatures:
         rows = self._connection.sql(_REQUESTED_FEATURES_SQL).to_arrow_table()
         columns = [pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy() for column in rows.columns]
         return np.stack(columns, axis=1)
+
+
+def _prior_variance(names: list[str]) -> _Floats:
+    """Prior variance of each feature's weight; `names` are the retrievers, in the order of their columns."""
+    n_features = 2 * len(names) + _OTHER_FEATURES
+    variance = np.full(n_features, PRIOR_VARIANCE / n_features)
+    scores = 2 * np.arange(len(names))
+    variance[scores[[name not in RETRIEVERS.own_kinds() for name in names]]] = ENCODER_PRIOR_VARIANCE
+    return variance
 
 
 def _join_rankings_sql(names: list[str]) -> str:

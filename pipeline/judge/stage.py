@@ -25,7 +25,7 @@ JUDGE = Stage("judge", 7, ("queries", "chunks", "pool"), ("verdicts", "panel_ver
 
 ADAPTIVE_JUDGE = replace(
     JUDGE,
-    version=JUDGE.version + 1,
+    version=JUDGE.version + 2,
     reads=(*JUDGE.reads, "rankings"),
     writes=(*JUDGE.writes, UNJUDGED.name, STOPPING.name),
 )

@@ -82,7 +82,7 @@ def test_labels_of_a_first_build_teach_a_judge_of_the_same_run(
     assert len(wrong) <= 2
     (judge_id,) = {row["judge_id"] for row in rows(out, "FROM verdicts")}
     assert judge_id.rpartition(":")[0] == compared["judge_id"].rpartition(":")[0]
-    assert judge_id.startswith("learned-1:")
+    assert judge_id.startswith("learned-2:")
     assert build(out, source, learned(file)) == []
     assert "favour these retrievers" in favored_retrievers(all_tables(Run(str(out))), learned(file))
 

@@ -15,12 +15,11 @@ from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.judge.embedded import EmbeddedJudge, Features
 from darklode.pipeline.judge.pairs import PoolPairs
 from darklode.pipeline.retrieve.encoders.lsa import log_counts, unit_sparse_rows
+from darklode.pipeline.retrieve.pool import RRF_K
+from darklode.schemas.pooling import RETRIEVERS
 
 if TYPE_CHECKING:
     from scipy import sparse
-
-RRF_K = 60
-"""Constant of reciprocal rank fusion; 60 is the paper's value (Cormack, Clarke & Büttcher 2009)."""
 
 _POOL_SQL = """
     SELECT fused_score, best_rank, len(retrievers) AS n_retrievers FROM pool
@@ -48,7 +47,9 @@ class RankFeatures:
 
     Attributes:
         features: three columns per retriever (reciprocal rank, log rank, min-max scaled score), then fused score,
-            number of retrievers that found the pair, log best rank, log fused rank; shape (n_pairs, n_features).
+            number of retrievers that found the pair, log best rank, log fused rank; then two columns per retriever
+            that is not embedded, such as an encoder (score, and score standardized within the query); shape
+            (n_pairs, n_features).
         scores: indices of the columns of `features` that hold the retrievers' scores, shape (n_retrievers,).
         fused_rank: rank by fused score within the query, from 1, ties by chunk_id, shape (n_pairs,).
     """
@@ -71,15 +72,19 @@ def rank_features(tables: Tables, tenant: str, starts: _Ints) -> RankFeatures:
         pool = connection.sql(_POOL_SQL, params={"tenant": tenant}).to_arrow_table()
         retrievers = connection.sql(RETRIEVERS_SQL, params={"tenant": tenant}).fetchall()
         columns: list[_Floats] = []
+        absolute_columns: list[_Floats] = []
         for (retriever,) in retrievers:
             rankings = connection.sql(
                 _RANKINGS_OF_RETRIEVER_SQL, params={"tenant": tenant, "retriever": retriever}
             ).to_arrow_table()
-            pair = rankings["pair"].to_numpy()
-            columns += _of_retriever(pair, rankings["rank"].to_numpy(), rankings["score"].to_numpy(), starts)
+            pair, score = rankings["pair"].to_numpy(), rankings["score"].to_numpy()
+            columns += _of_retriever(pair, rankings["rank"].to_numpy(), score, starts)
+            if retriever not in RETRIEVERS.own_kinds():
+                absolute_columns += _absolute_scores(pair, score, starts)
     fused = pool["fused_score"].to_numpy()
     fused_rank = _ranks_within_queries(fused, starts)
     columns += [fused, pool["n_retrievers"].to_numpy(), np.log(pool["best_rank"].to_numpy()), np.log(fused_rank)]
+    columns += absolute_columns
     scores = np.arange(2, 3 * len(retrievers), 3)  # the third of each retriever's three columns
     return RankFeatures(np.stack(columns, axis=1, dtype=np.float32, casting="same_kind"), scores, fused_rank)
 
@@ -109,6 +114,24 @@ def _scale_scores(pair: _Ints, score: _Floats, starts: _Ints) -> _Floats:
     scaled = np.zeros(int(starts[-1]), np.float32)
     scaled[pair] = (score - low[query]) / spread[query]
     return scaled
+
+
+def _absolute_scores(pair: _Ints, score: _Floats, starts: _Ints) -> list[_Floats]:
+    """Scores, and the same standardized within each query, each of shape (n_pairs,).
+
+    For an encoder's cosine, which means the same for every query. A pair that was not retrieved gets the lowest score
+    of its query.
+    """
+    query = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    lowest = np.full(len(starts) - 1, np.inf)
+    np.minimum.at(lowest, query[pair], score)
+    absolute = np.where(np.isfinite(lowest), lowest, 0)[query]
+    absolute[pair] = score
+    n_pairs = np.maximum(np.diff(starts), 1)
+    mean = np.bincount(query, absolute, len(n_pairs)) / n_pairs
+    deviation = np.sqrt(np.bincount(query, (absolute - mean[query]) ** 2, len(n_pairs)) / n_pairs)
+    standardized = (absolute - mean[query]) / np.where(deviation > 0, deviation, 1)[query]
+    return [absolute.astype(np.float32), standardized.astype(np.float32)]
 
 
 def _ranks_within_queries(fused: _Floats, starts: _Ints) -> _Ints:

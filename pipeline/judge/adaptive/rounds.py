@@ -6,6 +6,8 @@ its positives that the learner would have selected by now estimates the learner'
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,9 +23,13 @@ from darklode.pipeline.judge.adaptive.recall_estimate import (
 )
 from darklode.pipeline.judge.adaptive.selection import expected_gains, order_by_gain
 
-ROUND_SHARE, MIN_ROUND = 0.03, 256
-"""Pairs per round: a share of the pool, but at least a minimum that keeps a server busy. Larger rounds take fewer fits,
-but the learner chooses them from older verdicts."""
+ROUND_SHARE, MIN_ROUND = 0.03, 64
+"""Maximum pairs per round as a share of the pool, and the size of the first round after the random sample. Larger
+rounds take fewer fits and keep a server busier, but the learner chooses them from older verdicts."""
+
+ROUND_GROWTH = 1.3
+"""Growth of the rounds until `ROUND_SHARE`: the first verdicts teach most, so the first rounds are small (AutoTAR,
+Cormack & Grossman 2015)."""
 
 _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
@@ -33,9 +39,10 @@ class JudgingRounds:
     """Continuous active learning (Cormack & Grossman 2014) with a random sample as stopping rule.
 
     The first rounds judge the random sample, until it has `SAMPLE_POSITIVES` positives or is `random_share` of the
-    pool. Every later round takes each query's minimum first (`first_pairs_per_query`), then the best fused ranks before
-    the first fit, and the highest expected gains after it. Judging ends when the sample shows that `recall` is reached
-    with 95 % confidence, or when all pairs are judged; a sample with too few positives shows nothing.
+    pool. Later rounds grow from `MIN_ROUND` to `ROUND_SHARE` of the pool. Each takes each query's minimum first
+    (`first_pairs_per_query`), then the best fused ranks before the first fit, and the highest expected gains after it.
+    Judging ends when the sample shows that `recall` is reached with 95 % confidence, or when all pairs are judged; a
+    sample with too few positives shows nothing.
 
     Call `next_pairs` and `learn` in turns. Pairs are identified by their index in `evidence`.
 
@@ -51,7 +58,8 @@ class JudgingRounds:
         self._learner = ActiveLearner(evidence)
         self._recall = recall
         n_pairs = evidence.n_pairs
-        self._round_size = max(MIN_ROUND, round(ROUND_SHARE * n_pairs))
+        self._max_round = max(MIN_ROUND, round(ROUND_SHARE * n_pairs))
+        self._round_size = MIN_ROUND
         self._sample_order = np.random.default_rng(seed).permutation(n_pairs)[: max(1, round(random_share * n_pairs))]
         self._labels = np.full(n_pairs, np.nan)
         self._judged = np.zeros(n_pairs, bool)
@@ -68,12 +76,13 @@ class JudgingRounds:
         self.number += 1
         if self._is_sampling():
             n_sampled = int(self._random.sum())
-            chosen = self._sample_order[n_sampled : n_sampled + self._round_size]
+            chosen = self._sample_order[n_sampled : n_sampled + self._max_round]
             self._random[chosen] = True
         elif self.is_complete:
             return np.empty(0, np.int64)
         else:
             chosen = self._select_best()
+            self._round_size = min(self._max_round, math.ceil(ROUND_GROWTH * self._round_size))
         return np.sort(chosen)
 
     def learn(self, numbers: _Ints, labels: _Floats) -> None:
@@ -166,6 +175,7 @@ class JudgingRounds:
         """The tenant's row of the table `stopping`, without the column `tenant`: one-element lists by column."""
         missed = self.missed_positives
         missed_by_query = self.missed_by_query
+        positives_by_query = self._by_query(np.nan_to_num(self._labels))
         return {
             "pairs": [len(self._judged)],
             "judged": [int(self._judged.sum())],
@@ -178,7 +188,8 @@ class JudgingRounds:
             "missed_low": [missed.low],
             "missed_high": [missed.high],
             "queries": [self._evidence.n_queries],
-            "queries_found": [int((self._by_query(np.nan_to_num(self._labels)) > 0).sum())],
+            "queries_found": [int((positives_by_query > 0).sum())],
+            "queries_found_2_to_5": [int(((positives_by_query >= 2) & (positives_by_query <= 5)).sum())],
             "query_missed_share": [missed_by_query.share],
             "query_missed_low": [missed_by_query.low],
             "query_missed_high": [missed_by_query.high],

@@ -15,7 +15,7 @@ from darklode.schemas.settings import CacheSettings
 
 
 class LearnedSettings(JudgeKind):
-    """Logistic regression on retrieval scores and ranks, term overlap and lengths, trained on human labels."""
+    """Logistic regression on retrieval scores and ranks, text overlap and lengths, trained on human labels."""
 
     LEARNS: ClassVar[bool] = True
     HAS_SCORES: ClassVar[bool] = True
@@ -52,7 +52,8 @@ class LearnedSettings(JudgeKind):
                 raise SettingsError(
                     "judge.kind learned needs the rankings of `darklode build`, which a mined log does not have"
                 )
-            return LogisticJudge("learned-1", RankingFeatures(chunks), None, threshold)
+            features = RankingFeatures(chunks)
+            return LogisticJudge("learned-2", features, None, threshold, features.prior_variance)
 
         return build
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.chunk_texts import TenantChunks
-from darklode.pipeline.judge.features import RankingFeatures
+from darklode.pipeline.judge.features import ENCODER_PRIOR_VARIANCE, PRIOR_VARIANCE, RankingFeatures
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.schemas.tables import POOL, RANKINGS
 from helpers.judge_tables import chunks, queries
@@ -80,6 +80,23 @@ def test_words_and_lengths_follow(findings: Built) -> None:
     assert coverage[0] > coverage[2] > coverage[1] == 0.0
     assert query.tolist() == pytest.approx(np.log1p([14, 14, 14, 6]))
     assert chunk.tolist() == pytest.approx(np.log1p([21, 14, 6, 14]))
+
+
+def test_words_that_match_in_part_count_by_their_trigrams(findings: Built) -> None:
+    found = measured(findings())
+    cosine, share = found[:, -4], found[:, -3]
+    assert share[0] == 1.0, "chunk c1 has all words of the query"
+    assert 1.0 > share[2] > share[1] == 0.0
+    assert 1.0 > cosine[0] > cosine[1] == 0.0
+
+
+def test_an_encoders_score_is_penalized_less(findings: Built) -> None:
+    """bm25 is an embedded retriever, o'dense is not."""
+    built = findings()
+    variance = built[0].prior_variance
+    assert variance.shape == measured(built).shape[1:]
+    assert variance[DENSE] == ENCODER_PRIOR_VARIANCE
+    assert np.delete(variance, DENSE).tolist() == pytest.approx([PRIOR_VARIANCE / len(variance)] * (len(variance) - 1))
 
 
 def test_pairs_may_come_in_any_order_and_any_company(findings: Built) -> None:

@@ -48,6 +48,26 @@ def drawn(weights: list[float], n: int = 4000) -> tuple[Features, NDArray[np.boo
     return features, random.random(n) < chance
 
 
+def test_a_smaller_prior_variance_shrinks_only_its_weight() -> None:
+    features, positive = drawn([0.8, -0.8], 200)
+    free, shrunk = Logistic.fit(features, positive), Logistic.fit(features, positive, np.array([0.5, 0.01]))
+    assert shrunk.weights[0] == pytest.approx(free.weights[0], abs=0.25)
+    assert abs(shrunk.weights[1]) < 0.5 * abs(free.weights[1])
+    assert Logistic.fit(features, positive, np.array([0.5, 0.5])) == free, "the default: 1 / number of features"
+
+
+def test_a_trained_judge_uses_its_prior_variance() -> None:
+    asked = pairs(1, 2, 3, 8, 9, 10)
+    positive = np.array([False, False, False, True, True, True])
+    weak, strong = (
+        LogisticJudge("test-1", Lengths(), None, 0.5, np.array([variance])).with_training(asked, positive)
+        for variance in (0.01, 1.0)
+    )
+    assert weak.judge_id != strong.judge_id
+    assert said(weak, pairs(10))[0]["probability"] < said(strong, pairs(10))[0]["probability"]
+    assert weak.with_training(asked, positive).judge_id == weak.judge_id
+
+
 def test_fitted_probabilities_are_the_shares_that_people_found_relevant() -> None:
     features, positive = drawn([0.8, -0.3])
     model = Logistic.fit(features, positive)

@@ -8,14 +8,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.agreement import fit_threshold
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate
 from darklode.pipeline.judge.port import Judge, TrainableJudge
 from darklode.pipeline.judge.stage import JUDGE, judge
+from darklode.pipeline.judge.threshold import fit_smooth_threshold
 from darklode.pipeline.judge.training import train_judges
 from darklode.schemas.judging import JudgeSettings
-from helpers.calibrating import CHUNKS, HEAD, full, given_run
+from helpers.calibrating import CHUNKS, HEAD, full, given_run, likely
 from helpers.runs import execute, read
 from helpers.scripted_judge import Said, ScriptedJudge
 
@@ -126,3 +128,27 @@ def test_the_port_is_kept() -> None:
     judge = Memorizer().with_training(pa.table({"query_id": ["q"], "chunk_id": ["c2"]}), np.array([True]))
     asked = pa.table({name: ["c2"] for name in ("tenant", "query_id", "chunk_id")})
     assert asyncio.run(judge.judge(asked))["relevant"].to_pylist() == [True]
+
+
+def test_the_threshold_of_a_trained_judge_is_fitted_by_expected_kappa(run: Run, tmp_path: Path) -> None:
+    given_run(run)
+
+    class Certain(Memorizer):
+        """Gives chunk c0 to c7 probabilities from 0.05 to 0.75, whatever it was taught."""
+
+        def _say(self, pair: dict[str, str]) -> Said:  # type: ignore[override]
+            return likely(pair)
+
+        def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> "Certain":
+            return Certain("certain")
+
+    lines = [
+        f"a,q{query:02},c{chunk},{int(chunk >= (5 if query % 3 else 1))}" for query in range(19) for chunk in range(8)
+    ]
+    compared(run, tmp_path / "labels.csv", lines, lambda _chunks: Certain())
+    (row,) = read(run, "calibration")
+    probability = np.array([0.05 + 0.1 * chunk for _ in range(19) for chunk in range(8)], np.float32)
+    positive = np.array([line.endswith("1") for line in lines])
+    expected, best = fit_smooth_threshold(probability, positive), fit_threshold(probability, positive)
+    assert expected != best
+    assert (row["fitted_threshold"], row["fitted_kappa"]) == expected

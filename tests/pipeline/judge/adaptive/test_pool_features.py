@@ -25,16 +25,20 @@ LISTS = {
 }
 
 
-@pytest.fixture
-def searched(run: Run) -> Run:
+def rankings(lists: dict[tuple[str, str], list[tuple[str, float]]]) -> pa.Table:
     rows = [
         {"query_id": query, "retriever": name, "rank": place, "chunk_id": chunk, "score": score, "tenant": "a"}
-        for (name, query), found in LISTS.items()
+        for (name, query), found in lists.items()
         for place, (chunk, score) in enumerate(found, 1)
     ]
+    return pa.Table.from_pylist(rows, RANKINGS.schema)
+
+
+@pytest.fixture
+def searched(run: Run) -> Run:
     put(run, "queries", queries("a", QUERIES))
     put(run, "chunks", chunks("a", TEXTS))
-    put(run, "rankings", pa.Table.from_pylist(rows, RANKINGS.schema))
+    put(run, "rankings", rankings(LISTS))
     put(run, "pool", pool("a", PAIRS))
     return run
 
@@ -48,13 +52,21 @@ def evidence(run: Run) -> Evidence:
 
 def test_each_retriever_gives_rank_and_score_and_the_pool_its_fusion(searched: Run) -> None:
     found = rank_features(searched.tables(), "a", np.array([0, 3, 5, 6]))
-    assert found.features.shape == (6, 3 * 2 + 4)
+    assert found.features.shape == (6, 3 * 2 + 4 + 2)
     inverse, logarithm, score = found.features[:, :3].T
     np.testing.assert_allclose(inverse, [61 / 62, 1, 61 / 63, 1, 61 / 62, 0], rtol=1e-6)
     np.testing.assert_allclose(logarithm, np.log([2, 1, 3, 1, 2, 4]), rtol=1e-6)  # not found: below the longest list
     np.testing.assert_allclose(score, [0.5, 1, 0, 1, 0, 0])
     assert found.scores.tolist() == [2, 5]
     assert found.fused_rank.tolist() == [1, 2, 3, 1, 2, 1]
+
+
+def test_an_encoders_score_is_also_a_feature_as_it_is_and_within_the_query(searched: Run) -> None:
+    """bm25 is embedded, `dense` is not; where it did not retrieve a pair, the lowest score of the query counts."""
+    put(searched, "rankings", rankings(LISTS | {("dense", "q1"): [("c1", 0.9), ("c3", 0.3)]}))
+    found = rank_features(searched.tables(), "a", np.array([0, 3, 5, 6])).features
+    np.testing.assert_allclose(found[:, 10], [0.9, 0.3, 0.3, 0, 0, 0.7], rtol=1e-6)
+    np.testing.assert_allclose(found[:, 11], [2**0.5, -(0.5**0.5), -(0.5**0.5), 0, 0, 0], atol=1e-6)
 
 
 def test_features_are_standardized_and_terms_are_of_length_one(searched: Run) -> None:
@@ -64,7 +76,7 @@ def test_features_are_standardized_and_terms_are_of_length_one(searched: Run) ->
     spread = found.features.std(axis=0)
     assert np.logical_or(np.isclose(spread, 1, atol=1e-5), spread == 0).all()
     np.testing.assert_allclose(np.sqrt(found.terms.multiply(found.terms).sum(axis=1)).ravel(), 1, rtol=1e-6)
-    assert found.kernel_columns.tolist() == [2, 5, 10, 11, 12, 13]
+    assert found.kernel_columns.tolist() == [2, 5, 12, 13, 14, 15]
 
 
 def test_queries_that_find_the_same_terms_are_alike(searched: Run) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.judge.adaptive.pool_features import Evidence
-from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
+from darklode.pipeline.judge.adaptive.rounds import ROUND_SHARE, JudgingRounds
 from darklode.pipeline.judge.adaptive.selection import MIN_JUDGED_SHARE
 from helpers.made_evidence import made
 
@@ -42,6 +42,32 @@ def test_verdicts_of_the_slice_teach_the_learner_nothing() -> None:
     other = labels.copy()
     other[drawn] = np.where(labels[drawn] > 0, 1.0, np.nan)
     assert all(np.array_equal(*pair) for pair in zip(asked, run(evidence, other)[1], strict=True))
+
+
+def test_rounds_start_small_and_grow_to_a_share_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darklode.pipeline.judge.adaptive.rounds.MIN_ROUND", 40)
+    evidence, labels = made()
+    rounds, sizes, is_random = JudgingRounds(evidence, recall=0.9999, random_share=0.1, seed=0), [], []
+    while len(numbers := rounds.next_pairs()):
+        rounds.learn(numbers, labels[numbers])
+        sizes.append(len(numbers))
+        is_random.append(bool(rounds._random[numbers].all()))
+    largest = round(ROUND_SHARE * evidence.n_pairs)
+    assert set(sizes[: sum(is_random) - 1]) == {largest}, "no verdict of the sample is learned from"
+    after_sample = sizes[sum(is_random) :]
+    assert after_sample[:4] == [40, 52, 68, 89]
+    assert max(after_sample) == largest
+    assert after_sample[8:-1] == [largest] * len(after_sample[8:-1])
+
+
+def test_queries_with_few_positives_are_counted() -> None:
+    evidence, _ = made(4, size=30)
+    labels = np.zeros(evidence.n_pairs)
+    for query, n_positives in enumerate((1, 2, 5, 6)):
+        labels[evidence.starts[query] : evidence.starts[query] + n_positives] = 1
+    rounds, _ = run(evidence, labels, recall=0.9999)
+    assert rounds.summary()["queries_found"] == [4]
+    assert rounds.summary()["queries_found_2_to_5"] == [2]
 
 
 def test_no_query_starves() -> None:
