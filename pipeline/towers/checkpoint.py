@@ -97,7 +97,7 @@ class Checkpoints:
         wait_for_all()  # all processes must have read this checkpoint before the leader writes the next
         if data is None:
             return 0
-        checkpoint = torch.load(io.BytesIO(data), weights_only=True)
+        checkpoint = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         self.model.restore(_arrays(checkpoint["weights"]))
         for stateful, state in zip(self.optimizing, checkpoint["moving"], strict=True):
             stateful.load_state_dict(state)

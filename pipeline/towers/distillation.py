@@ -155,7 +155,7 @@ def format_distillation(points: Sequence[DistillationEval]) -> str:
 
 
 class DistillationLoss(nn.Module):
-    """Eq. 15 on unit vectors, outside of mixed precision."""
+    """Eq. 15 on unit vectors in float32; only the student runs in mixed precision."""
 
     def __init__(self, student: Student, task: DistillationTask, trial: DistillationTrial) -> None:
         super().__init__()
@@ -163,7 +163,8 @@ class DistillationLoss(nn.Module):
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """The loss of a batch; `labels` are rows of its texts."""
-        vectors = self.model(features[0])["sentence_embedding"]
+        with library_trainer.mixed_precision(self._student.loaded.device):
+            vectors = self.model(features[0])["sentence_embedding"]
         with torch.autocast(vectors.device.type, enabled=False):
             expected = torch.from_numpy(self._task.pair.queries(self._task.texts_at(labels.tolist())))
             loss_parts = distillation_parts(expected.to(vectors.device), self._student.unit(vectors))

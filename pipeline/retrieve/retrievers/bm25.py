@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.bm25s_import import import_bm25s
 from darklode.pipeline.base.terms import Analyzer, TermSpace
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.schemas.pooling import Bm25Settings
@@ -20,8 +21,7 @@ Index = Any
 
 def engines() -> Any:
     """Import bm25s and set its logger to warnings."""
-    import bm25s
-
+    bm25s = import_bm25s()
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG
     return bm25s
 

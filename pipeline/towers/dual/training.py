@@ -179,7 +179,8 @@ class DualLoss(nn.Module):
             features: tokenized queries and tokenized documents.
             labels: slots of the batch in the stream.
         """
-        queries, documents, has_view = self.model(tuple(features))
+        with library_trainer.mixed_precision(labels.device):
+            queries, documents, has_view = self.model(tuple(features))
         with torch.autocast(queries.device.type, enabled=False):
             batch = self._gather_batch(queries.float(), documents.float(), has_view, labels)
             contrastive_loss = contrastive(batch, self._dual.matryoshka_dims, self._temperature)

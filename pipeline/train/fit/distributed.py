@@ -42,8 +42,15 @@ def is_leader() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
+def uses_cpu() -> bool:
+    """Whether accelerate is configured for the CPU (`use_cpu`), whatever GPUs there are."""
+    return os.environ.get("ACCELERATE_USE_CPU", "").lower() in {"1", "true"}
+
+
 def own_device(devices: Sequence[str]) -> str:
-    """This process's device among those of its host."""
+    """This process's device among those of its host; the CPU if accelerate is configured for it."""
+    if uses_cpu():
+        return "cpu"
     return devices[int(os.environ.get("LOCAL_RANK", "0")) % len(devices)]
 
 
@@ -73,8 +80,10 @@ def _broadcast(item: Any) -> Any:
     import torch.distributed as processes
 
     if not processes.is_initialized():
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        processes.init_process_group(backend, timeout=TIMEOUT)
+        has_gpu = torch.cuda.is_available() and not uses_cpu()
+        if has_gpu:  # NCCL's barrier uses the current device
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        processes.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=TIMEOUT)
     objects = [item]
     processes.broadcast_object_list(objects, src=0, device=torch.device("cpu"))
     if objects[0] is None:

@@ -38,7 +38,7 @@ def train_encoder(
 
 
 class QueryLoss(nn.Module):
-    """The loss of the trial, outside of mixed precision.
+    """The loss of the trial, in float32; only the encoder runs in mixed precision.
 
     Args:
         encoder: the trainable encoder.
@@ -51,7 +51,8 @@ class QueryLoss(nn.Module):
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """Loss of a batch; `labels` are the pairs of this process."""
-        vectors = self.model(features[0])["sentence_embedding"]
+        with library_trainer.mixed_precision(self.encoder.loaded.device):
+            vectors = self.model(features[0])["sentence_embedding"]
         with torch.autocast(vectors.device.type, enabled=False):
             pairs, first = _all_pairs(labels)
             loss = self.trial.loss(self.encoder.unit(vectors), pairs, first)

@@ -22,6 +22,7 @@ from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.encoder_methods import EncoderMethod
 from darklode.pipeline.train.fit.encoder_trainer import QueryLoss, fit_encoder
 from darklode.pipeline.train.fit.eval_point import EvalPoint
+from darklode.pipeline.train.fit.library_trainer import mixed_precision
 from darklode.pipeline.train.fit.loss import batch_loss
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
 from darklode.pipeline.train.fit.trial import TrainingHistory
@@ -80,8 +81,9 @@ class JointLoss(QueryLoss):
         pairs = labels.cpu().numpy()
         candidates = self.trial.candidates(pairs)
         positions, candidate_index = np.unique(np.maximum(candidates, 0), return_inverse=True)
-        texts = self.encoder.documents([self.trial.texts[position] for position in positions.tolist()])
-        vectors = self.model(features[0])["sentence_embedding"]
+        with mixed_precision(self.encoder.loaded.device):
+            texts = self.encoder.documents([self.trial.texts[position] for position in positions.tolist()])
+            vectors = self.model(features[0])["sentence_embedding"]
         with torch.autocast(vectors.device.type, enabled=False):
             losses = batch_loss(
                 self.encoder.unit(vectors),

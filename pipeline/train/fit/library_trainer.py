@@ -105,7 +105,6 @@ def _arguments(scratch: str, steps: int, training: LibraryTraining, device: str)
         max_grad_norm=MAX_GRAD_NORM,
         seed=training.seed,
         use_cpu=device == "cpu",
-        bf16=device.startswith("cuda") and torch.cuda.is_bf16_supported(),
         dataloader_pin_memory=device != "cpu",
         save_strategy="no",
         logging_strategy="steps" if training.report_to else "no",
@@ -191,6 +190,23 @@ class QueryCollator:
         tokens = self._features(list(self._texts(row_numbers)))
         query_tokens = {f"query_{name}": tensor for name, tensor in tokens.items()}
         return query_tokens | {"label": torch.tensor(row_numbers)}
+
+
+def mixed_precision(device: torch.device) -> torch.autocast:
+    """Autocast to bfloat16 where the GPU supports it; elsewhere a context that changes nothing.
+
+    The trainer's own setting `bf16` would replace the model's `forward` for good, so that evaluations would use
+    bfloat16, too, and differ from those of the released model.
+
+    Args:
+        device: the device of the model.
+    """
+    return torch.autocast(device.type, torch.bfloat16, enabled=_supports_bfloat16(device))
+
+
+def _supports_bfloat16(device: torch.device) -> bool:
+    """Whether a device computes in bfloat16 itself; older GPUs emulate it, which is slower than float32."""
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def mean_over_processes(loss: Tensor) -> Tensor:

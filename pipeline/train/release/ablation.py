@@ -104,6 +104,7 @@ class _SeededBaseline:
             "folds": len(parts) or None,
             "seconds": round(time.process_time() - start_time, 1),
             "peak_mb": peak.megabytes(),
+            "gpu_peak_mb": peak.gpu_megabytes(),
             "trained": sum(tensor.size for tensor in choice.weights.values()),
         }
 

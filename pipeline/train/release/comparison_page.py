@@ -24,7 +24,8 @@ is corrected for all systems and measures of a part. `chosen: base`: the base wa
 shuffled labels also reach does not come from the labels: `over_shuffled` is the difference to them. Judged@10 is the
 share of the top ten with a label, those judged for this comparison included; unlabelled texts count as not relevant.
 Seconds are processor time, selection included; `peak_mb` is the peak memory beyond what the process used before
-(Linux). `joint` trains one encoder for queries and documents and searches its own index of re-encoded texts."""
+(Linux), `gpu_peak_mb` that of the GPU's memory. `joint` trains one encoder for queries and documents and searches its
+own index of re-encoded texts."""
 
 SYSTEM_SCORES_SQL = """
     SELECT system, max(value) FILTER (measure = 'nDCG@10') AS "nDCG@10",

@@ -123,3 +123,20 @@ def test_a_checkpoint_waits_until_it_is_worth_its_price() -> None:
     checkpoints(memory, learner).write(TrainingHistory([Look(0, 0.5)], learner.state()))
     assert memory.data is None
     assert checkpoints(memory, learner).resume(TrainingHistory[Look](), Look) == 0
+
+
+def test_a_checkpoint_of_a_gpu_is_read_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The optimizer's moments are saved where they were; loading them there would need the same GPU."""
+    monkeypatch.setattr(checkpoint, "MIN_SECONDS", 0.0)
+    places: list[object] = []
+    memory, learner, load = Memory(), Learner(), torch.load
+    learner.step()
+    checkpoints(memory, learner).write(TrainingHistory([Look(1, 0.5)], learner.state()))
+
+    def loaded(*args: object, **options: object) -> object:
+        places.append(options.get("map_location"))
+        return load(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(torch, "load", loaded)
+    checkpoints(memory, learner).resume(TrainingHistory[Look](), Look)
+    assert places == ["cpu"]

@@ -53,3 +53,27 @@ def test_without_a_gpu_a_large_model_lacks_one(
 ) -> None:
     gpus(monkeypatch, 0)
     assert memory_problems(device, int(needed)) == lacks
+
+
+def test_a_gpu_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus(monkeypatch, 1)
+    sees = "device cuda:1: PyTorch sees 1 CUDA GPU here, numbered from 0"
+    with pytest.raises(MissingPart, match=sees):
+        devices("cuda:1")
+    assert memory_problems("cuda:1", 1) == [sees]
+    assert devices("cuda") == ["cuda"]
+    gpus(monkeypatch, 2)
+    with pytest.raises(MissingPart, match="sees 2 CUDA GPUs"):
+        devices("cuda:2")
+
+
+def test_a_gpu_without_a_utilization_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NotSupported(Exception):
+        """NVML's errors have no base class of their own that torch converts."""
+
+    def raises(_number: int) -> int:
+        raise NotSupported
+
+    gpus(monkeypatch, 1)
+    monkeypatch.setattr(torch.cuda, "utilization", raises)
+    assert utilisation() is None

@@ -16,6 +16,7 @@ import pytest
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.retrieve.encoders import caching
 from darklode.pipeline.retrieve.encoders.caching import (
     CachedQueries,
     HashedTexts,
@@ -49,7 +50,10 @@ def encoded(encoder: HashEncoder) -> list[str]:
     return sorted(text for call in encoder.calls for text in call)
 
 
-def test_a_text_is_encoded_once_and_a_change_encodes_what_changed(cache: EmbeddingCache) -> None:
+def test_a_text_is_encoded_once_and_a_change_encodes_what_changed(
+    cache: EmbeddingCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caching, "utilisation", lambda: None)
     texts, encoder = texts_of(50), HashEncoder()
     first = ensure_cached(encoder, cache, batches([*texts, *texts[:9]]))
     assert (first.texts, first.encoded, first.bytes, first.gpu) == (59, 50, 50 * 16 * 4, None)

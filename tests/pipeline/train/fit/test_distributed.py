@@ -24,7 +24,7 @@ else:
 
 
 def test_alone_one_leads_and_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "ACCELERATE_USE_CPU"):
         monkeypatch.delenv(name, raising=False)
     assert distributed.is_leader()
     assert not distributed.is_distributed()
@@ -40,6 +40,8 @@ def test_the_others_have_devices_of_their_own(monkeypatch: pytest.MonkeyPatch) -
     assert distributed.is_distributed()
     assert distributed.own_device(["cuda:0", "cuda:1"]) == "cuda:1"
     assert distributed.own_device(["cpu"]) == "cpu"
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    assert distributed.own_device(["cuda:0", "cuda:1"]) == "cpu"
 
 
 @pytest.mark.parametrize("name", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])

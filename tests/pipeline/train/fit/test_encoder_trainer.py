@@ -11,6 +11,7 @@ import torch
 
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.train.data.dataset import Task
+from darklode.pipeline.train.fit import library_trainer
 from darklode.pipeline.train.fit.adaptation_trial import AdaptationTrial
 from darklode.pipeline.train.fit.batches import PairSampler
 from darklode.pipeline.train.fit.determinism import deterministic
@@ -86,6 +87,28 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(adapted: Adapted, task: Ta
     )
     for name, one in history.best_weights.items():
         np.testing.assert_allclose(one, trial.history.best_weights[name], atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_training_in_bfloat16_leaves_evaluation_in_float32(
+    adapted: Adapted, task: Task, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectors of the encoder that was trained equal those of a new one with its weights, bit for bit."""
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("this machine has no GPU")
+    settings = SHORT.model_copy(update={"max_steps": 5})
+    model = model_in(adapted.root)
+    losses = []
+    for is_mixed in (True, False):
+        monkeypatch.setattr(library_trainer, "_supports_bfloat16", lambda _device, is_mixed=is_mixed: is_mixed)
+        trained, new = (TrainableEncoder(load_model(model, device), model, settings) for _ in range(2))
+        with deterministic(1):
+            history = train_encoder(task, settings, 3e-3, trained, 1, lambda *_: None)
+        losses.append(history.eval_points[-1].loss)
+        new.restore(trained.state())
+        assert trained.vectors(task.validation).tobytes() == new.vectors(task.validation).tobytes()
+    assert losses[0] != losses[1], "the steps are taken in bfloat16"
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
 
 
 def test_a_collapse_stops_it(adapted: Adapted, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,26 @@
+"""Import bm25s without JAX."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+_PACKAGE, _HIDDEN = "bm25s", "jax"
+
+
+def import_bm25s() -> Any:
+    """Import bm25s without its optional JAX backend, which Darklode does not use.
+
+    bm25s runs JAX once when it is imported, if JAX is installed. JAX then reserves three quarters of the GPU's memory,
+    which torch lacks afterwards, or fails if another process uses it.
+    """
+    modules: dict[str, ModuleType | None] = sys.modules  # type: ignore[assignment]
+    if _PACKAGE in modules or _HIDDEN in modules:
+        return import_module(_PACKAGE)
+    modules[_HIDDEN] = None  # its import raises ModuleNotFoundError
+    try:
+        return import_module(_PACKAGE)
+    finally:
+        del modules[_HIDDEN]
