@@ -238,7 +238,8 @@ def _label_bias(check: AdapterCheck) -> str | None:
     source = check.index.source
     if source.mined:
         return None
-    return shared_with_judge(check.adapter.base, source.tables, check.settings.encoders, check.adapter.tenant)
+    tables = source.run.tables("verdicts", "qrels")
+    return shared_with_judge(check.adapter.base, tables, check.settings.encoders, check.adapter.tenant)
 
 
 def _encoder_of_run(adapter: Adapter, settings: Settings) -> SentenceTransformersSettings:

@@ -121,7 +121,7 @@ def label_bias(base: BaseEncoder, judges: UnjudgedJudges, tenant: str | None) ->
         if source.mined:
             continue
         encoders = read_run(source.run).settings.encoders
-        if warning := shared_with_judge(base.encoder, source.tables, encoders, tenant):
+        if warning := shared_with_judge(base.encoder, source.run.tables("verdicts", "qrels"), encoders, tenant):
             return warning
     return None
 

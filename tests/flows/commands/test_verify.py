@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_whole_run_is_said_to_be_whole(call: Call, folder: Path) -> None:
     shown = call("verify", folder)
     assert (shown.code, shown.err) == (0, "")
-    assert re.fullmatch(rf"{folder}: 30 files, \d\.\d MB, all intact\n", shown.out), shown.out
+    assert re.fullmatch(rf"{folder}: 31 files, \d\.\d MB, all intact\n", shown.out), shown.out
 
 
 def test_each_damaged_file_is_a_line(call: Call, folder: Path) -> None:
