@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import key_of
 from darklode.pipeline.base.chunk_texts import TenantChunks, view
 from darklode.pipeline.base.terms import TermSpace
-from darklode.pipeline.judge.adaptive.pool_features import RETRIEVERS_SQL, RRF_K
+from darklode.pipeline.judge.adaptive.pool_features import RETRIEVERS_SQL
 from darklode.pipeline.judge.character_overlap import CharacterOverlap
 from darklode.pipeline.judge.embedded import EmbeddedJudge, Features
 from darklode.pipeline.judge.pairs import distinct
+from darklode.pipeline.retrieve.pool import RRF_K
 from darklode.schemas.pooling import RETRIEVERS
 
 # A chunk that is not in a retriever's list gets the list's lowest score, the highest that it can have.
