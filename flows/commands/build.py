@@ -136,11 +136,25 @@ def show_next_steps(run: Run, commands: Mapping[str, str]) -> None:
 TRIPLETS_PRESET_NOTE = "For triplets alone, --preset triplets keeps all distinct queries, without cluster sampling."
 
 
+DROPPED_QUERIES_SQL = """
+    WITH dropped_queries AS (
+        SELECT substr(stage, 7) AS rule, regexp_replace(left(payload, 60), '\\s+', ' ', 'g') AS query, hash(id) AS place
+        FROM rejects WHERE stage LIKE 'clean.%' AND payload IS NOT NULL
+        QUALIFY row_number() OVER (PARTITION BY stage ORDER BY place, query) <= 5
+    )
+    SELECT rule, string_agg(query, ' · ' ORDER BY place, query) AS queries
+    FROM dropped_queries GROUP BY rule ORDER BY rule
+"""
+
+
 def _show_cleaning(run: Run, settings: Settings) -> None:
     """Print what each cleaning rule dropped and the settings that control it."""
     if settings.clean.keep_all:
         return
     show(statistics.cleaning(all_tables(run)), "Cleaning: share of queries dropped by each rule")
+    console.print("Examples of dropped queries:")
+    for row in run_sql(run, DROPPED_QUERIES_SQL).to_pylist():
+        console.print(f"  [dim]{row['rule']}:[/dim] {printable(row['queries'])}", soft_wrap=True)
     for sentence in filter(None, (statistics.sampling_note(run), TRIPLETS_PRESET_NOTE)):
         console.print(f"[dim]{sentence}[/dim]", soft_wrap=True)
     console.print()

@@ -47,6 +47,7 @@ def test_a_build_prints_what_came_in_what_came_out_and_where_it_is(sample_run: S
     assert len(set(shallow)) > 3, "at ten they differ"
     assert "calibrate         nothing to do" in printed
     assert "Three example triplets" in printed
+    assert re.search(r"Examples of dropped queries:.*duplicates: \S.* language: \S", printed, re.DOTALL)
     assert f"\nNext:\n  darklode report {sample_run.folder} --open" in printed
     assert "The labels come from the embedded scorer, not from an LLM" in printed
     assert ("\nFor better labels without an API key or server" in printed) == (not missing_packages("local"))
