@@ -73,7 +73,7 @@ def build(docs: Path, queries: Path, out: Path, preset: str) -> Run:
 def measure(run: Run, judge: str, confirmed: list[tuple[str, str]]) -> list[list[object]]:
     """A row per set of positives: queries, share with a positive, positives, precision, stated precision."""
     tables = all_tables(run)
-    stated = {row["labels"]: row for row in label_sets(run, tables).to_pylist()}
+    stated = {row["labels"]: row for row in label_sets(tables).to_pylist()}
     rows: list[list[object]] = []
     with tables.connect() as connection:
         connection.execute("CREATE TEMP TABLE confirmed (query_id VARCHAR, doc_id VARCHAR)")

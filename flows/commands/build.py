@@ -98,7 +98,7 @@ def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     show(run_sql(run, FUNNEL_SQL), "Funnel")
     _show_cleaning(run, settings)
-    show(label_sets(run, all_tables(run)), "Label sets")
+    show(label_sets(all_tables(run)), "Label sets")
     console.print(f"[dim]{printable(LABEL_SETS_NOTE)}[/dim]\n", soft_wrap=True)
     show_audit(run, settings)
     show_records(run_sql(run, EXAMPLE_TRIPLETS_SQL), "Three example triplets")

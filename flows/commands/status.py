@@ -46,7 +46,7 @@ def _show_label_sets(run: Run, answer: Answer) -> None:
     if not {"queries", "qrels", "verdicts", "triplets"} <= run.parts().keys():
         return
     try:
-        answer.table("label_sets", label_sets(run, all_tables(run)), "Label sets", nothing="")
+        answer.table("label_sets", label_sets(all_tables(run)), "Label sets", nothing="")
     except ArtifactError:  # the stage's row reports the problem
         return
 

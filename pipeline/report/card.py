@@ -180,7 +180,7 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Candidates by number of retrievers that found them", statistics.pool_found_by(tables), ""
     yield "Labels", statistics.labels(tables), LABELS_NOTE
     yield "Labels by grade", label_grades(tables), GRADES_NOTE
-    yield "Label sets", label_sets(run, tables), LABEL_SETS_NOTE
+    yield "Label sets", label_sets(tables), LABEL_SETS_NOTE
     yield "Label sources", statistics.label_sources(tables), "A human label replaces the judge's."
     n_negatives = settings.triplets.num_negatives
     negatives_text = f"Up to {n_negatives} negatives per positive. {TEXT_FORM[settings.triplets.text_form]}"

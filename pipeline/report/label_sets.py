@@ -2,10 +2,9 @@
 
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.report.statistic import Statistic
 from darklode.pipeline.validate.labels import MAJORITY_LABELS_SQL
-from darklode.pipeline.validate.stage import is_stale
 
 MIN_REVIEWED = 10
 """Reviewed positives of a label set from which on their share of relevant ones is its precision."""
@@ -30,7 +29,7 @@ _LABEL_SETS = Statistic(f"""
     ), answers AS (
         SELECT tenant, query_id, chunk_id, relevance, coalesce(s.weight, 1) AS sampling_weight
         FROM ({MAJORITY_LABELS_SQL}) LEFT JOIN review_sample s USING (tenant, query_id, chunk_id)
-        WHERE $1 AND relevance IS NOT NULL
+        WHERE relevance IS NOT NULL
     ), reviewed AS (
         SELECT labels, count(*) AS reviewed,
                sum(sampling_weight) FILTER (relevance > 0) / sum(sampling_weight) AS share,
@@ -52,8 +51,6 @@ _LABEL_SETS = Statistic(f"""
     FROM sizes LEFT JOIN quality q USING (labels) LEFT JOIN uncertain USING (labels) LEFT JOIN measured m USING (labels)
     WHERE queries > 0 ORDER BY labels
 """)
-"""`$1`: whether the reviews describe the present verdicts."""
-
 LABEL_SETS_NOTE = (
     "Precision: estimated share of relevant pairs among the positives, by people's review of this label set or, with "
     f"fewer than {MIN_REVIEWED} reviewed ones, by the judge's probabilities. Uncertain pairs are neither positives nor "
@@ -62,15 +59,14 @@ LABEL_SETS_NOTE = (
 )
 
 
-def label_sets(run: Run, tables: Tables) -> pa.Table:
+def label_sets(tables: Tables) -> pa.Table:
     """Compute one row per label set: its queries, how many have a positive, and the precision of the positives.
 
     The precision is the weighted share of relevant pairs among the set's reviewed positives, with its 95 % interval, if
-    people have reviewed at least `MIN_REVIEWED` of them. Otherwise it is the mean of their probabilities, which is as
-    good as the judge's calibration; null if a positive has no probability.
+    people have reviewed at least `MIN_REVIEWED` of them, whatever the verdicts were at that time. Otherwise it is the
+    mean of their probabilities, which is as good as the judge's calibration; null if a positive has no probability.
 
     Args:
-        run: a benchmark, possibly incomplete.
-        tables: `duckdb_views.all_tables(run)`.
+        tables: `duckdb_views.all_tables` of a benchmark, possibly incomplete.
     """
-    return _LABEL_SETS(tables, not is_stale(run))
+    return _LABEL_SETS(tables)

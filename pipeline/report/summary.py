@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import caveats, mined_caveats, weak_ranker
 from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.pipeline.report.formatting import number, strip_bidi_controls
+from darklode.pipeline.report.label_sets import label_sets
 from darklode.pipeline.report.source import ReportSource, incomplete
 
 MAX_JUDGES = 6
@@ -80,7 +82,6 @@ LAWS_SIZES_SQL = {
     "laws tested": "SELECT count(*) AS n FROM law_verdicts",
 }
 MINED_JUDGES_SQL = "SELECT DISTINCT judge_id FROM mined_verdicts ORDER BY judge_id"
-POSITIVES_SQL = "SELECT count(*) AS n FROM qrels WHERE relevance > 0"
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,17 @@ def _sizes(source: ReportSource) -> Iterator[tuple[str, str]]:
     for table, label in (MINED_SIZES if source.mined else BENCHMARK_SIZES).items():
         if table in source.written_tables:
             if table == "triplets" and "qrels" in source.written_tables:
-                yield "positives", number(source.tables.sql(POSITIVES_SQL)["n"][0].as_py())
-            yield label, number(source.tables.rows(table))
+                yield from _label_set_sizes(source.tables)
+            else:
+                yield label, number(source.tables.rows(table))
+
+
+def _label_set_sizes(tables: Tables) -> Iterator[tuple[str, str]]:
+    """Positives of the test labels and triplets, with the share of relevant ones, if it is known."""
+    for row in label_sets(tables).to_pylist():
+        name = "test positives" if row["labels"] == "test labels" else "triplets"
+        share = "" if row["precision"] is None else f", {row['precision']:.0%} relevant"
+        yield f"{name}{share}", number(row["positives"])
 
 
 def _count_queries(source: ReportSource) -> dict[str, str]:

@@ -28,6 +28,8 @@ from helpers.commands import build_without_prefect
 from helpers.fake_chat import FakeChat
 from helpers.subjects import write_subjects
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:

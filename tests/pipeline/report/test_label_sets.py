@@ -50,7 +50,7 @@ def labelled(run: Run) -> Run:
 
 
 def rows_of(run: Run) -> dict[str, Row]:
-    return {row["labels"]: row for row in label_sets(run, all_tables(run)).to_pylist()}
+    return {row["labels"]: row for row in label_sets(all_tables(run)).to_pylist()}
 
 
 def test_yield_and_mean_probability_are_those_of_the_positives(labelled: Run) -> None:
