@@ -14,7 +14,6 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import scipy.special
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.agreement import (
@@ -33,7 +32,7 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.judge.grade_thresholds import ScoreGradedJudge, fit_grades, thresholds_by_tenant
 from darklode.pipeline.judge.human_labels import human_labels
-from darklode.pipeline.judge.logistic import Logistic
+from darklode.pipeline.judge.logistic import Logistic, log_odds
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Judge, TrainableJudge
 from darklode.pipeline.judge.session import JudgingSession
@@ -46,8 +45,6 @@ CALIBRATE = Stage("calibrate", 6, ("queries", "chunks", "pool"), ("human_labels"
 
 MAX_BINS = 10
 """Maximum number of bins of the reliability curve; more make each bin's share less certain."""
-MIN_PROBABILITY = 1e-6
-"""Probabilities are clipped to this and its complement before their log-odds are computed."""
 _Z_95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
 
@@ -199,8 +196,7 @@ def fit_probabilities(
     Returns:
         None twice if the labels do not rise with the probabilities.
     """
-    log_odds = scipy.special.logit(np.clip(probability.astype(np.float64), MIN_PROBABILITY, 1 - MIN_PROBABILITY))
-    model = Logistic.fit(log_odds[:, None], positive)
+    model = Logistic.fit(log_odds(probability)[:, None], positive)
     return (model.weights[0], model.intercept) if model.weights[0] > 0 else (None, None)
 
 

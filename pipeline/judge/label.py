@@ -21,7 +21,7 @@ from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.doubtful_labels import LIKELIHOOD_SQL
 from darklode.pipeline.base.types import Doubles
-from darklode.pipeline.judge.calibration import MIN_PROBABILITY
+from darklode.pipeline.judge.logistic import MIN_PROBABILITY
 from darklode.schemas.judging import LabelSettings
 from darklode.schemas.tables import TABLES
 

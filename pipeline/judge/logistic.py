@@ -20,8 +20,17 @@ from darklode.pipeline.judge.port import TrainableJudge, replies_of
 _DECIMALS = 6
 """Decimals of probabilities, so that float noise does not decide; also significant digits of weights."""
 
+MIN_PROBABILITY = 1e-6
+"""Probabilities nearer to 0 or 1 are clipped before their log-odds are computed."""
+
 _PAIRS_AT_ONCE = 1 << 13  # pairs whose features are computed together; bounds memory
 _Floats = NDArray[np.float64]
+
+
+def log_odds(probability: NDArray[np.floating]) -> _Floats:
+    """Logarithm of the odds of each probability, same shape; finite, because probabilities are clipped."""
+    clipped = np.clip(probability.astype(np.float64), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+    return np.asarray(np.log(clipped / (1 - clipped)))
 
 
 class PairFeatures(Protocol):

@@ -10,11 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.agreement import DECIMALS, Confusion, cohens_kappa, confusion, fit_threshold
-from darklode.pipeline.judge.logistic import Logistic
+from darklode.pipeline.judge.logistic import Logistic, log_odds
 from darklode.pipeline.judge.port import REPLIES, Judge, Live
-
-_MIN_PROBABILITY = 1e-5
-"""Probabilities nearer to 0 or 1 are clipped before their log-odds are computed."""
 
 
 class Thresholded(Judge):
@@ -69,9 +66,8 @@ def fit_smooth_threshold(probability: NDArray[np.float32], positive: NDArray[np.
     ends = np.flatnonzero(np.diff(descending))  # last pair above each candidate
     if not len(ends) or len(np.unique(positive)) < 2:
         return None
-    clipped = np.clip(descending, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
-    log_odds = np.log(clipped / (1 - clipped))[:, None]
-    expected = np.cumsum(Logistic.fit(log_odds, positive[order]).probability(log_odds))
+    features = log_odds(descending)[:, None]
+    expected = np.cumsum(Logistic.fit(features, positive[order]).probability(features))
     hits, n_predicted = expected[ends], ends + 1.0
     missed = expected[-1] - hits
     true_negatives = len(order) - n_predicted - missed
