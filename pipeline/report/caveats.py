@@ -278,17 +278,17 @@ LOST_POSITIVES_SQL = """
     SELECT rows_in AS positives, rows_out AS triplets, reason, dropped FROM funnel
     WHERE step = 'triplets' AND reason IS NOT NULL ORDER BY dropped DESC, reason
 """
-UNCERTAIN_REASON = "uncertain by labels.training_precision"
+REASONS_BY_SETTING = ("uncertain by labels.training_precision", "beyond triplets.max_positives")
+"""Reasons that settings ask for; positives dropped for them are not lost."""
 
 
 def _lost_positives_caveat(tables: Tables) -> str:
     """Caveat on train and validation positives that became no triplet, with the reasons, most frequent first."""
     all_rows = tables.sql(LOST_POSITIVES_SQL).to_pylist()
-    rows = [row for row in all_rows if row["reason"] != UNCERTAIN_REASON]
-    if not rows:
-        return ""
-    n_positives = rows[0]["positives"] - sum(row["dropped"] for row in all_rows if row["reason"] == UNCERTAIN_REASON)
-    if sum(row["dropped"] for row in rows) <= LOST_POSITIVES_SHARE * n_positives:
+    rows = [row for row in all_rows if row["reason"] not in REASONS_BY_SETTING]
+    n_lost = sum(row["dropped"] for row in rows)
+    n_positives = n_lost + (rows[0]["triplets"] if rows else 0)
+    if n_lost <= LOST_POSITIVES_SHARE * n_positives:
         return ""
     reasons = "; ".join(f"{row['dropped']:,} {row['reason']}" for row in rows)
     counts = f"{rows[0]['triplets']:,} of {n_positives:,}"

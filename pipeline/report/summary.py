@@ -157,7 +157,7 @@ def _label_set_sizes(tables: Tables) -> Iterator[tuple[str, str]]:
     """Positives of the test labels and triplets, with the share of relevant ones, if it is known."""
     for row in label_sets(tables).to_pylist():
         name = "test positives" if row["labels"] == "test labels" else "triplets"
-        share = "" if row["precision"] is None else f", {row['precision']:.0%} relevant"
+        share = "" if row["precision"] is None else f", {row['precision']:.0%} relevant (est.)"
         yield f"{name}{share}", number(row["positives"])
 
 

@@ -68,7 +68,11 @@ def test_labels_at_the_limits_and_labels_that_are_not_there_are_not_called_impla
 @pytest.mark.parametrize(("lost", "said"), [(20, True), (5, False)])
 def test_certain_positives_that_became_no_triplet_are_said_with_their_reason(run: Run, lost: int, said: bool) -> None:
     step = {"position": 0, "step": "triplets", "unit_in": "possible positives", "unit_out": "triplets"}
-    reasons = {"uncertain by labels.training_precision": 400, "positive of a held-out query": lost}
+    reasons = {
+        "uncertain by labels.training_precision": 300,
+        "beyond triplets.max_positives": 100,
+        "positive of a held-out query": lost,
+    }
     counts = {"rows_in": 500, "rows_out": 100 - lost}
     rows = [step | counts | {"reason": reason, "dropped": dropped} for reason, dropped in reasons.items()]
     put(run, "funnel", pa.Table.from_pylist(rows, schema=FUNNEL.schema))
