@@ -80,7 +80,9 @@ def test_a_fitted_threshold_is_applied_only_where_it_is_asked_for(source: Path, 
     before = rows(out, "verdicts")
     human = label(out, tmp_path / "labels.csv", 0.3)
 
-    assert build(out, source, chosen(human)) == ["calibrate"]
+    redone = build(out, source, chosen(human))
+    assert redone[:2] == ["calibrate", "label"], "people's labels correct the probabilities that labels depend on"
+    assert "judge" not in redone
     assert rows(out, "verdicts") == before
     (compared,) = rows(out, "calibration")
     fitted = compared["fitted_threshold"]

@@ -161,7 +161,7 @@ def test_a_run_that_was_killed_shows_what_is_there_and_says_what_is_not(run: Run
         ("audit-overlap", "audit"),
     ):
         assert (key in shown) == (STAGES.index(stage) < complete)
-    assert ("queries have no positive" in said) == (STAGES.index("label") < complete)
+    assert ("queries have no certain positive" in said) == (STAGES.index("label") < complete)
 
 
 def test_a_run_without_any_table_says_so(run: Run) -> None:
