@@ -116,6 +116,7 @@ def test_card_and_screen_say_whom_such_labels_favour(built: Path, cache: Path) -
     assert warning in card(Run(str(built)), settings, [warning])
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_the_judges_own_encoder_is_a_warning_that_names_both(
     built: Path, cache: Path, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_labels_of_people_replace_the_calibration(built: Path, source: Path, cac
     assert build(out, source, chosen(cache, human)) == []
 
 
+@pytest.mark.slow
 def test_an_encoder_is_one_voice_of_a_panel(built: Path, source: Path, cache: Path, tmp_path: Path) -> None:
     """There it has the calibration that ships, whatever people say."""
     panel = chosen(cache, "judge={kind: embedded, panel: [{kind: encoder, encoder: minilm}], vote: mean}")
@@ -180,6 +182,7 @@ def test_an_encoder_is_one_voice_of_a_panel(built: Path, source: Path, cache: Pa
     assert "do not compare encoders with them" in favored_retrievers(all_tables(Run(str(tmp_path / "run"))), panel)
 
 
+@pytest.mark.slow
 def test_an_encoder_that_nobody_measured_asks_for_labels(source: Path, cache: Path, tmp_path: Path) -> None:
     settings = chosen(cache, "encoders.minilm.query_prompt='search '")
     with pytest.raises(SettingsError, match="at least 100 human labels"):

@@ -56,6 +56,7 @@ def test_it_ends_with_a_folder_a_card_and_a_reason_and_then_stands(root: Path) -
     assert contents(root / "out") == before
 
 
+@pytest.mark.slow
 def test_labels_of_a_judge_with_the_base_encoder_are_a_warning(root: Path) -> None:
     judged_by(build_to_adapt(root / "judged"), model_in(root))
     said = ended([str(root / "judged")], str(root / "model"), str(root / "biased"), QUICK)

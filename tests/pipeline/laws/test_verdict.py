@@ -78,6 +78,7 @@ def test_a_law_that_breaks_at_the_largest_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize("spread", mostly_slow([0.02, 0.1], fast=1))
+@pytest.mark.slow
 def test_noise_alone_is_no_law(spread: float) -> None:
     assert judged(SIZES, noisy(np.full(len(SIZES), 1.5), spread)).verdict != LAW
 

@@ -22,6 +22,7 @@ SCENARIOS = {
 
 
 @pytest.mark.parametrize("name", mostly_slow(SCENARIOS, fast=[BAD_JUDGE]))
+@pytest.mark.slow
 def test_95_percent_intervals_hold_the_truth_as_often_as_they_say(name: str) -> None:
     run = make(SCENARIOS[name], seed=1)
     held: dict[str, list[bool]] = {"recall": [], "precision": []}

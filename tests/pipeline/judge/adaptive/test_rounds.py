@@ -44,6 +44,7 @@ def test_verdicts_of_the_slice_teach_the_learner_nothing() -> None:
     assert all(np.array_equal(*pair) for pair in zip(asked, run(evidence, other)[1], strict=True))
 
 
+@pytest.mark.slow
 def test_rounds_start_small_and_grow_to_a_share_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("darklode.pipeline.judge.adaptive.rounds.MIN_ROUND", 40)
     evidence, labels = made()

@@ -90,6 +90,7 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(adapted: Adapted, task: Ta
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.slow
 def test_training_in_bfloat16_leaves_evaluation_in_float32(
     adapted: Adapted, task: Task, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
