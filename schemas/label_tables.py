@@ -61,7 +61,8 @@ _RELEVANCE = column(
 _WEIGHT = column(
     "weight",
     pa.float64(),
-    "probability that the pair is relevant, 0 to 1; by human label 0 or 1. Null if the judge gives none",
+    "probability that the pair is relevant, 0 to 1; by human label 0 or 1; 0 for a text shorter than "
+    "`labels.min_letters`. Null if the judge gives none",
     null=True,
 )
 _LABEL_SOURCE = column("source", pa.string(), "origin of the label: judge, or human if `labels.human_overrides` is set")

@@ -25,7 +25,7 @@ from darklode.pipeline.judge.logistic import MIN_PROBABILITY
 from darklode.schemas.judging import LabelSettings
 from darklode.schemas.tables import TABLES
 
-LABEL = Stage("label", 5, ("queries", "chunks", "pool", "verdicts"), ("qrels", "training_labels"))
+LABEL = Stage("label", 6, ("queries", "chunks", "pool", "verdicts"), ("qrels", "training_labels"))
 
 OVERRIDING_LABEL = replace(LABEL, reads=(*LABEL.reads, "human_labels"))
 """The same stage with `labels.human_overrides`."""
@@ -106,19 +106,23 @@ SHORT_CHUNKS_SQL = rf"""
     CREATE TEMP TABLE short_chunks AS
     WITH contents AS (
         SELECT tenant, chunk_id, regexp_replace(text, '{HEADINGS_AND_LINKS}', ' ', 'g') AS content
-        FROM chunks SEMI JOIN (FROM weighted_labels WHERE relevance > 0 AND source = 'judge') USING (tenant, chunk_id)
+        FROM chunks SEMI JOIN (
+            FROM weighted_labels WHERE (relevance > 0 OR weight >= $plausible) AND source = 'judge'
+        ) USING (tenant, chunk_id)
     )
     SELECT tenant, chunk_id FROM contents
     WHERE length(regexp_replace(content, '[^\pL\pN]', '', 'g'))
           + 2 * length(regexp_replace(content, '{NOT_CJK}', '', 'g')) < $min_letters
 """
 
-# Human labels, and judge labels without a probability, are never uncertain.
+# Human labels, and judge labels without a probability, are never uncertain. A judge's label of a short text has the
+# weight 0, so that it does not become the training positive of a query without a better one.
 LABELS_OF_SPLIT_SQL = """
-    SELECT tenant, query_id, chunk_id, source, weight,
+    SELECT tenant, query_id, chunk_id, source,
+           CASE WHEN source = 'judge' AND s.chunk_id IS NOT NULL THEN 0 ELSE weight END AS weight,
            CASE WHEN source = 'human' THEN relevance
-                WHEN relevance = 0 THEN CASE WHEN weight >= plausible THEN NULL ELSE 0 END
-                WHEN coalesce(weight >= cut, true) AND s.chunk_id IS NULL OR b.chunk_id IS NOT NULL THEN relevance
+                WHEN relevance = 0 THEN CASE WHEN l.weight >= plausible THEN NULL ELSE 0 END
+                WHEN coalesce(l.weight >= cut, true) AND s.chunk_id IS NULL OR b.chunk_id IS NOT NULL THEN relevance
            END AS relevance
     FROM weighted_labels l JOIN {cuts} USING (tenant)
     LEFT JOIN (SELECT tenant, query_id, split FROM queries) USING (tenant, query_id)
@@ -168,10 +172,10 @@ def write_labels(tables: Tables, output: Output, settings: LabelSettings) -> Non
 
     The judge's positives are certain from the probability on at which their expected precision, the mean of their
     probabilities, is the wanted one (`precision_cut`); so are human labels, and labels without a probability. Others,
-    and texts with fewer than `min_letters` letters, have the relevance null. Where that leaves fewer than
-    `MIN_TEST_QUERIES` test queries with a positive, the best ones of as many are certain, too. In the training labels,
-    negatives from `PLAUSIBLE` on are uncertain as well. Where people labelled pairs of the pool, `calibration`, which
-    was fitted to their labels, corrects the probabilities.
+    and texts with fewer than `min_letters` letters, have the relevance null; the weight of such a text is 0. Where that
+    leaves fewer than `MIN_TEST_QUERIES` test queries with a positive, the best ones of as many are certain, too. In the
+    training labels, negatives from `PLAUSIBLE` on are uncertain as well. Where people labelled pairs of the pool,
+    `calibration`, which was fitted to their labels, corrects the probabilities.
 
     Args:
         tables: must contain `queries`, `chunks`, `pool` and `verdicts`; with `human_overrides` also `human_labels`;
@@ -185,7 +189,7 @@ def write_labels(tables: Tables, output: Output, settings: LabelSettings) -> Non
     total = tables.rows("verdicts")
     with tables.connect() as connection:
         _create_weighted_labels(connection, settings, is_calibrated="calibration" in tables)
-        connection.execute(SHORT_CHUNKS_SQL, {"min_letters": settings.min_letters})
+        connection.execute(SHORT_CHUNKS_SQL, {"min_letters": settings.min_letters, "plausible": PLAUSIBLE})
         connection.execute(BEST_TEST_POSITIVES_SQL, {"n": MIN_TEST_QUERIES})
         _create_cuts(connection, settings)
         n_qrels = n_uncertain = 0

@@ -263,6 +263,14 @@ def test_a_bare_heading_may_be_a_negative_and_peoples_positive(run: Run) -> None
     assert relevance(run, "training_labels") == {"train-c0": 1, "train-c1": 0}
 
 
+def test_a_bare_heading_is_no_last_resort_of_training(run: Run) -> None:
+    """The best uncertain positive of a query may become its triplet; a text without content must not."""
+    graded(run, {"train": [0.5, 0.45, 0.3]}, {"train-c0": SHORT[0], "train-c2": SHORT[1]})
+    written(run, training_precision=0.9)
+    rows = {row["chunk_id"]: (row["relevance"], row["weight"]) for row in read(run, "training_labels")}
+    assert rows == {"train-c0": (None, 0), "train-c1": (None, pytest.approx(0.45)), "train-c2": (None, 0)}
+
+
 def test_a_plausible_negative_is_uncertain_for_training_alone(run: Run) -> None:
     graded(run, {"train": [0.9, 0.39, 0.2, 0.19]})
     written(run)
