@@ -20,7 +20,7 @@ from darklode.pipeline.base.agreement import (
     quadratic,
 )
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.judge.port import REPLIES, Judge, Live
+from darklode.pipeline.judge.port import REPLIES, Judge, JudgeWrapper
 
 _Z_95_ONE_SIDED = 1.645
 """One-sided 95 % quantile of the normal distribution."""
@@ -66,37 +66,37 @@ def fit_grades(
     is_relevant = relevance > 0
     probability, grades = probability[is_relevant], relevance[is_relevant]
     query = np.unique(query[is_relevant], return_inverse=True)[1].astype(np.int64)
-    usable: list[tuple[int, float, NDArray[np.bool_]]] = []
+    grade_fits: list[tuple[int, float, NDArray[np.bool_]]] = []
     for grade in np.unique(grades)[1:].tolist():
-        reached = grades >= grade
-        fitted = fit_threshold(probability, reached) if _has_enough(reached) else None
-        predicted = cross_validated_labels(probability, reached, query, seed) if fitted else None
-        if fitted and predicted is not None and _beats_chance(predicted, reached):
-            usable.append((grade, fitted[0], predicted))
-    if not usable:
+        has_grade = grades >= grade
+        threshold = fit_threshold(probability, has_grade) if _has_enough_of_each(has_grade) else None
+        predictions = cross_validated_labels(probability, has_grade, query, seed) if threshold else None
+        if threshold and predictions is not None and _beats_chance(predictions, has_grade):
+            grade_fits.append((grade, threshold[0], predictions))
+    if not grade_fits:
         return None
-    cuts = np.maximum.accumulate([cut for _, cut, _ in usable])
-    n_reached = np.sum([predicted for *_, predicted in usable], axis=0)
-    scale = np.array([int(grades.min()), *(grade for grade, *_ in usable)])
+    cuts = np.maximum.accumulate([cut for _, cut, _ in grade_fits])
+    n_reached = np.sum([predictions for *_, predictions in grade_fits], axis=0)
+    scale = np.array([int(grades.min()), *(grade for grade, *_ in grade_fits)])
     return GradeThresholds(tuple(scale.tolist()), tuple(cuts.tolist()), _weighted_kappa(scale[n_reached], grades))
 
 
-def _has_enough(reached: NDArray[np.bool_]) -> bool:
-    return min(int(reached.sum()), int((~reached).sum())) >= MIN_OF_EACH
+def _has_enough_of_each(has_grade: NDArray[np.bool_]) -> bool:
+    return min(int(has_grade.sum()), int((~has_grade).sum())) >= MIN_OF_EACH
 
 
-def _beats_chance(predicted: NDArray[np.bool_], reached: NDArray[np.bool_]) -> bool:
+def _beats_chance(predictions: NDArray[np.bool_], has_grade: NDArray[np.bool_]) -> bool:
     """Whether Cohen's kappa is above 0, by its standard error under independence (Cohen, 1960)."""
-    kappa = float(cohens_kappa(confusion(predicted, reached)))
+    kappa = float(cohens_kappa(confusion(predictions, has_grade)))
     if not math.isfinite(kappa):
         return False
-    by_chance = predicted.mean() * reached.mean() + (1 - predicted.mean()) * (1 - reached.mean())
-    return bool(kappa > _Z_95_ONE_SIDED * math.sqrt(by_chance / ((1 - by_chance) * len(reached))))
+    agreement = predictions.mean() * has_grade.mean() + (1 - predictions.mean()) * (1 - has_grade.mean())
+    return bool(kappa > _Z_95_ONE_SIDED * math.sqrt(agreement / ((1 - agreement) * len(has_grade))))
 
 
-def _weighted_kappa(judged: NDArray[np.int64], people: NDArray[np.int64]) -> float:
-    values = np.unique(np.concatenate([judged, people]))
-    cells = np.searchsorted(values, judged) * len(values) + np.searchsorted(values, people)
+def _weighted_kappa(judge_grades: NDArray[np.int64], human_grades: NDArray[np.int64]) -> float:
+    values = np.unique(np.concatenate([judge_grades, human_grades]))
+    cells = np.searchsorted(values, judge_grades) * len(values) + np.searchsorted(values, human_grades)
     counts = np.bincount(cells, minlength=len(values) ** 2).reshape(len(values), len(values)).astype(np.float64)
     return float(kappa_of_table(counts, quadratic(values.astype(np.float64))))
 
@@ -119,7 +119,7 @@ def fitted_grades(tables: Tables) -> set[int]:
     return {grade for row in tables.read("calibration", ["grades"]).to_pylist() for grade in row["grades"] or ()}
 
 
-class ScoreGradedJudge(Judge):
+class ScoreGradedJudge(JudgeWrapper):
     """A judge whose relevant pairs get grades by probability; other pairs have grade 0.
 
     Args:
@@ -128,7 +128,8 @@ class ScoreGradedJudge(Judge):
     """
 
     def __init__(self, judge: Judge, thresholds: GradeThresholds) -> None:
-        self._judge, self._thresholds = judge, thresholds
+        super().__init__(judge)
+        self._thresholds = thresholds
 
     @property
     def judge_id(self) -> str:
@@ -136,14 +137,6 @@ class ScoreGradedJudge(Judge):
         cuts = zip(self._thresholds.grades[1:], self._thresholds.thresholds, strict=True)
         lowest = self._thresholds.grades[0]
         return f"{self._judge.judge_id}:grades={lowest},{','.join(f'{grade}>={cut:g}' for grade, cut in cuts)}"
-
-    @property
-    def facts(self) -> Mapping[str, int]:
-        return self._judge.facts
-
-    @property
-    def live(self) -> Live | None:
-        return self._judge.live
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
         replies = await self._judge.judge(pairs)

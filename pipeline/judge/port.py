@@ -120,6 +120,25 @@ class Judge(Protocol):
         ...
 
 
+class JudgeWrapper(Judge):
+    """A judge that changes the replies of another; counters and progress are those of the other.
+
+    Args:
+        judge: the judge whose replies are changed.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    @property
+    def facts(self) -> Mapping[str, int]:
+        return self._judge.facts
+
+    @property
+    def live(self) -> Live | None:
+        return self._judge.live
+
+
 class TrainableJudge(Judge):
     """A judge that is trained, or improved, by human labels."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,10 +9,10 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.agreement import DECIMALS, Confusion, cohens_kappa, confusion, fit_threshold
 from darklode.pipeline.judge.logistic import Logistic, log_odds
-from darklode.pipeline.judge.port import REPLIES, Judge, Live
+from darklode.pipeline.judge.port import REPLIES, Judge, JudgeWrapper
 
 
-class Thresholded(Judge):
+class Thresholded(JudgeWrapper):
     """A judge whose labels follow its probabilities; replies without a probability keep their label.
 
     Args:
@@ -23,20 +21,13 @@ class Thresholded(Judge):
     """
 
     def __init__(self, judge: Judge, threshold: float) -> None:
-        self._judge, self._threshold = judge, threshold
+        super().__init__(judge)
+        self._threshold = threshold
 
     @property
     def judge_id(self) -> str:
         """The judge's id and the threshold."""
         return f"{self._judge.judge_id}:{self._threshold:g}"
-
-    @property
-    def facts(self) -> Mapping[str, int]:
-        return self._judge.facts
-
-    @property
-    def live(self) -> Live | None:
-        return self._judge.live
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
         replies = await self._judge.judge(pairs)
