@@ -128,10 +128,14 @@ def benchmark_preset(url: str) -> str:
     """
     from darklode.flows.config import DEFAULT_PRESET, installed_preset
 
-    stored = yaml.safe_load(Run(url).store.read(SETTINGS) or b"") or {}
-    if not stored:
+    try:
+        stored = yaml.safe_load(Run(url).store.read(SETTINGS) or b"")
+    except yaml.YAMLError:  # the build writes the file again
+        stored = None
+    judge = stored.get("judge") if isinstance(stored, Mapping) else None
+    if not isinstance(judge, Mapping):
         return installed_preset()
-    return "local" if stored.get("judge", {}).get("kind") == "encoder" else DEFAULT_PRESET
+    return "local" if judge.get("kind") == "encoder" else DEFAULT_PRESET
 
 
 @dataclass(frozen=True)

@@ -88,14 +88,14 @@ TEST_PRECISION_SQL = """
 """
 
 
-def _imprecise_test_labels_caveat(tables: Tables, wanted: float) -> str:
+def _imprecise_test_labels_caveat(tables: Tables, target: float) -> str:
     """Caveat on test labels whose expected precision is below the wanted one."""
     (row,) = tables.sql(TEST_PRECISION_SQL).to_pylist()
-    if row["precision"] is None or row["precision"] >= wanted - 0.005:  # the figures are shown with two digits
+    if row["precision"] is None or row["precision"] >= target - 0.005:  # the figures are shown with two digits
         return ""
     return (
         f"Of the {row['positives']:,} test positives about {row['precision']:.0%} are relevant by the judge's "
-        f"probabilities, fewer than labels.test_precision ({wanted:.0%}): the judge is too unsure. Use a better judge, "
+        f"probabilities, fewer than labels.test_precision ({target:.0%}): the judge is too unsure. Use a better judge, "
         "or have people label the test queries (darklode review)."
     )
 

@@ -32,9 +32,9 @@ def favored_systems(tables: Tables, settings: Settings) -> list[str]:
     only_neural = neural[0] if len(neural) == 1 and tables.rows("qrels") else None
     if not judges and only_neural is None:
         return []
-    measured = {name: lineage(encoder) for name, encoder in encoders.items()}
-    pool_warnings = _shared_with_pool(settings, only_neural, measured) if only_neural else ()
-    return [*_shared_with_judge(judges, measured), *pool_warnings]
+    lineages = {name: lineage(encoder) for name, encoder in encoders.items()}
+    pool_warnings = _shared_with_pool(settings, only_neural, lineages) if only_neural else ()
+    return [*_shared_with_judge(judges, lineages), *pool_warnings]
 
 
 def _ranker_models(tables: Tables, settings: Settings) -> Iterator[Lineage]:
@@ -46,10 +46,10 @@ def _ranker_models(tables: Tables, settings: Settings) -> Iterator[Lineage]:
             yield lineage(settings.encoders[member.encoder])
 
 
-def _shared_with_judge(judges: list[Lineage], measured: Mapping[str, Lineage]) -> Iterator[str]:
+def _shared_with_judge(judges: list[Lineage], lineages: Mapping[str, Lineage]) -> Iterator[str]:
     """Systems with a judge's model, one warning per judge."""
     for models in judges:
-        names = [name for name, own in measured.items() if are_related(own, models)]
+        names = [name for name, own in lineages.items() if are_related(own, models)]
         if names:
             yield (
                 f"{_listed(names, 'shares its model', 'share their model')} with the judge ({models[0].name}): the "
@@ -58,14 +58,14 @@ def _shared_with_judge(judges: list[Lineage], measured: Mapping[str, Lineage]) -
             )
 
 
-def _shared_with_pool(settings: Settings, only_neural: str, measured: Mapping[str, Lineage]) -> Iterator[str]:
+def _shared_with_pool(settings: Settings, only_neural: str, lineages: Mapping[str, Lineage]) -> Iterator[str]:
     """Systems with the model of the pool's only neural retriever."""
     models = lineage(settings.encoders[only_neural])
-    names = [name for name, own in measured.items() if are_related(own, models)]
-    others = [name for name in names if name != only_neural]
+    names = [name for name, own in lineages.items() if are_related(own, models)]
+    other_names = [name for name in names if name != only_neural]
     retriever = f"{only_neural} ({models[0].name})"
-    if others:
-        subject = f"{_listed(others, 'shares its model', 'share their model')} with {retriever}, the only"
+    if other_names:
+        subject = f"{_listed(other_names, 'shares its model', 'share their model')} with {retriever}, the only"
     else:
         subject = f"{retriever} is the only"
     if names:

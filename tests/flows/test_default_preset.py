@@ -30,6 +30,13 @@ def test_the_environment_names_another(monkeypatch: pytest.MonkeyPatch) -> None:
     assert installed_preset() == "open"
 
 
+@pytest.mark.parametrize("text", ["", "judge: [", "judge:", "- judge", "judge: llm"])
+def test_a_damaged_record_counts_as_none(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARKLODE_PRESET", "open")
+    (tmp_path / "settings.yaml").write_text(text)
+    assert benchmark_preset(str(tmp_path)) == "open"
+
+
 @pytest.mark.parametrize(("kind", "preset"), [("embedded", "embedded"), ("encoder", "local")])
 def test_a_run_keeps_its_judge_whatever_is_installed_since(
     tmp_path: Path, kind: str, preset: str, monkeypatch: pytest.MonkeyPatch

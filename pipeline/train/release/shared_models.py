@@ -85,8 +85,8 @@ def _recorded_base(folder: Path) -> SentenceTransformersSettings | None:
 
 def are_related(first: Iterable[EncoderModel], second: Iterable[EncoderModel]) -> bool:
     """Whether two encoders have the same model, or are adapted from the same one."""
-    others = list(second)
-    return any(model.is_same(other) for model in first for other in others)
+    second_models = list(second)
+    return any(model.is_same(other) for model in first for other in second_models)
 
 
 def judge_models(
@@ -102,10 +102,10 @@ def judge_models(
     with tables.connect() as connection:
         rows = connection.sql(ENCODER_JUDGES_SQL, params={"tenant": tenant}).fetchall()
     matches = dict.fromkeys(match for (judge_id,) in rows for match in _JUDGE_MODEL.findall(judge_id))
-    known = [lineage(encoder) for encoder in encoders.values()] if matches else []  # it may hash the model's files
+    lineages = [lineage(encoder) for encoder in encoders.values()] if matches else []  # it may hash the model's files
     for name, revision in matches:
         model = EncoderModel(name, revision)
-        yield next((models for models in known if models[0] == model), (model,))
+        yield next((models for models in lineages if models[0] == model), (model,))
 
 
 def shared_with_judge(
