@@ -83,3 +83,11 @@ def test_the_deepest_measure_says_how_deep_lists_are() -> None:
 def test_a_measure_that_cannot_be_counted_is_an_error(name: str) -> None:
     with pytest.raises(SettingsError, match=r"evaluate\.measures"):
         parse_measures([name])
+
+
+def test_a_text_with_an_uncertain_label_is_removed_from_the_ranking() -> None:
+    relevance = pa.array([None, 1, 0], pa.int32())
+    labels = pa.table({"query_id": ["q"] * 3, "text_id": ["maybe", "yes", "no"], "relevance": relevance})
+    lists = pa.table({"query_id": ["q"] * 3, "rank": [1, 2, 3], "text_id": ["maybe", "yes", "unlabelled"]})
+    assert compute_measures([lists], labels, ["q"], ["RR@10", "Judged@2"]).tolist() == [[1.0, 0.5]]
+    assert upper_bounds(labels, ["q"], ["nDCG@10"]).tolist() == [[1.0]]

@@ -2,11 +2,13 @@ from math import log2
 from pathlib import Path
 
 import ir_measures
+import pyarrow as pa
 import pytest
 from ir_measures import Judged, R, nDCG
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.export.formats import export
+from darklode.schemas.label_tables import QRELS
 from darklode.schemas.tables import RANKINGS
 from helpers.finished_run import CHUNK_IDS, JUDGED, QUERY_IDS, TENANTS, finished_run
 from helpers.runs import put
@@ -69,3 +71,13 @@ def test_a_retrievers_name_is_neither_path_nor_sql(tmp_path: Path) -> None:
     files = [path for path in export(run, "trec", tmp_path / "out") if path.parent.name == "runs"]
     assert [file.parent for file in files] == [tmp_path / "out" / "runs"]
     assert len(files[0].read_text().split()) == 6
+
+
+def test_uncertain_labels_are_no_judgments(tmp_path: Path) -> None:
+    run = finished_run(str(tmp_path / "run"))
+    rows = [row | {"relevance": row["relevance"] or None} for row in run.tables("qrels").read("qrels").to_pylist()]
+    put(run, "qrels", pa.Table.from_pylist(rows, schema=QRELS.schema))
+    export(run, "trec", tmp_path / "out")
+    qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "out" / "qrels.train.txt")))
+    assert qrels
+    assert all(qrel.relevance > 0 for qrel in qrels)

@@ -1,14 +1,17 @@
 """What is trained on, as arrays."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.labels import Labels
+from darklode.schemas.tables import TABLES
 from helpers.adapted import SIDES
-from helpers.runs import read
+from helpers.runs import put, read
 
 from ..conftest import Adapted
 
@@ -84,3 +87,20 @@ def test_queries_without_labels_are_of_the_index_they_are_given(adapted: Adapted
     asked = QuerySet.from_texts(texts, adapted.base)
     assert (asked.index.tolist(), len(asked.labels)) == ([0, 0], 0)
     np.testing.assert_array_equal(asked.vectors, adapted.base.queries(texts))
+
+
+def test_a_text_with_an_uncertain_label_is_neither_a_pair_nor_a_negative(adapted: Adapted, tmp_path: Path) -> None:
+    frozen = adapted.base.open(adapted.out.tables())
+    tables = adapted.out.tables("adaptation_queries", "adaptation_labels")
+    certain = Task.from_tables(tables, frozen, same_document=False)
+    rows = tables.read("adaptation_labels").to_pylist()
+    changed = [row | {"relevance": row["relevance"] or None} for row in rows]
+    run = Run(str(tmp_path))
+    put(run, "adaptation_queries", tables.read("adaptation_queries"))
+    put(run, "adaptation_labels", pa.Table.from_pylist(changed, schema=TABLES["adaptation_labels"].schema))
+    task = Task.from_tables(run.tables(), frozen, same_document=False)
+    assert len(certain.non_relevant.keys)
+    assert not len(task.non_relevant.keys)
+    assert set(task.labels.keys) == {*certain.labels.keys, *certain.non_relevant.keys}, "never mined as negatives"
+    assert np.array_equal(task.pair_position, certain.pair_position)
+    assert task.validation._max_uncertain == 1
