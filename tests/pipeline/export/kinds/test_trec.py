@@ -74,8 +74,10 @@ def test_a_retrievers_name_is_neither_path_nor_sql(tmp_path: Path) -> None:
 
 
 def test_uncertain_labels_are_no_judgments(tmp_path: Path) -> None:
-    run = finished_run(str(tmp_path / "run"))
-    rows = [row | {"relevance": row["relevance"] or None} for row in run.tables("qrels").read("qrels").to_pylist()]
+    run, model = Run(str(tmp_path / "run")), finished_run(str(tmp_path / "model"))
+    for table in ("chunks", "queries", "rankings"):
+        put(run, table, model.tables().read(table))
+    rows = [row | {"relevance": row["relevance"] or None} for row in model.tables().read("qrels").to_pylist()]
     put(run, "qrels", pa.Table.from_pylist(rows, schema=QRELS.schema))
     export(run, "trec", tmp_path / "out")
     qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "out" / "qrels.train.txt")))
