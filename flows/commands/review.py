@@ -24,6 +24,7 @@ from darklode.flows.commands.options import (
 from darklode.flows.config import overrides
 from darklode.flows.console import console, printable, show
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts.s3_lease import hold_s3_lease
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 
 if TYPE_CHECKING:
@@ -110,13 +111,14 @@ def _open_review(run: Run, assignments: list[str], max_grade: int | None) -> Ite
 
 @contextmanager
 def _lock_review(run: Run) -> Iterator[None]:
-    """Lock a local run's review: a second process would assign the same pairs again.
+    """Lock a run's review: a second process would assign the same pairs again.
 
     Raises:
         ArtifactError: another process holds the lock.
     """
     if run.store.local is None:
-        yield
+        with hold_s3_lease(run.store.path("review/.lock"), f"{run.store.url}/review", "use its page, or stop it first"):
+            yield
         return
     guard = FileLock(run.store.local / "review" / ".lock", timeout=0)
     try:

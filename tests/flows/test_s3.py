@@ -9,6 +9,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.listing_cache import MERGED_MANIFESTS
+from darklode.pipeline.base.artifacts.store import LOCK_FILE
 from helpers.commands import DARKLODE, Environment, SampleRun, build_command, built, run_inside, tables_of
 from helpers.s3_server import KEYS, filesystem, s3_server
 
@@ -36,8 +37,8 @@ def objects(environment: Environment) -> dict[str, bytes]:
 
 
 def without_merged(found: dict[str, bytes]) -> dict[str, bytes]:
-    """Without the merged manifests: the next run adds those of the last seconds of the one before."""
-    return {name: data for name, data in found.items() if name != MERGED_MANIFESTS}
+    """Without the lease and the merged manifests: the next run adds those of the last seconds of the one before."""
+    return {name: data for name, data in found.items() if name not in {MERGED_MANIFESTS, LOCK_FILE}}
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import http.client
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -71,6 +71,37 @@ def held(*patterns: str) -> Iterator[Callable[[str], None]]:
         finally:
             for gate in gates.values():
                 gate.set()
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Answer requests one after the other: moto checks a condition and writes in two steps, S3 in one."""
+    mutex, answer = Lock(), DomainDispatcherApplication.__call__
+
+    def alone(self: Any, environ: Any, start: Any) -> Any:
+        with mutex:
+            return answer(self, environ, start)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DomainDispatcherApplication, "__call__", alone)
+        yield
+
+
+@contextmanager
+def without_conditions(*, refusing: bool) -> Iterator[None]:
+    """A server that knows no conditional writes: it ignores the headers, or refuses them."""
+    answer = DomainDispatcherApplication.__call__
+
+    def older(self: Any, environ: Any, start: Any) -> Any:
+        conditions = [environ.pop(name, None) for name in ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH")]
+        if refusing and any(conditions):
+            start("501 Not Implemented", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>NotImplemented</Code><Message>A header you provided is unknown.</Message></Error>"]
+        return answer(self, environ, start)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DomainDispatcherApplication, "__call__", older)
+        yield
 
 
 def make_bucket(environment: dict[str, str], name: str) -> None:

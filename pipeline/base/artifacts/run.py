@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
 from darklode.pipeline.base.artifacts.output import Output, Report
+from darklode.pipeline.base.artifacts.s3_lease import REMEDY, RunLease, hold_s3_lease
 from darklode.pipeline.base.artifacts.stage import (
     Manifest,
     Part,
@@ -53,18 +54,23 @@ class Run:
     def __init__(self, url: str, *, untouched: bool = False) -> None:
         self.store = ReadOnlyStore(url) if untouched else Store(url)
         self._intact = IntegrityCheck(self.store)
+        self._s3_lease: RunLease | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_s3_lease": None}  # another process does not hold it
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Prevent a second process from writing to the same local run; the lock of a killed process is released by the
-        system.
+        """Prevent a second process from writing to the same run.
+
+        The lock of a killed process is released by the system in a folder; on S3 it expires (`s3_lease`).
 
         Raises:
             ArtifactError: another process is writing to the run.
             NotWritable: the folder cannot be created or written to.
         """
         if self.store.local is None:
-            with self.store.cache_listings():
+            with self._hold_s3_lease(), self.store.cache_listings():
                 yield
             return
         self.store.prepare()
@@ -73,13 +79,23 @@ class Run:
             with explain_write_errors(self.store.local / LOCK_FILE):
                 run_lock.acquire()
         except Timeout as error:
-            message = f"another process is writing to {self.store.url}; wait for it or choose another --out"
+            message = f"another process is writing to {self.store.url}; {REMEDY}"
             raise ArtifactError(message) from error
         try:
             with self.store.hold_lease(new_lease()):
                 yield
         finally:
             run_lock.release()
+
+    @contextmanager
+    def _hold_s3_lease(self) -> Iterator[None]:
+        """Hold the lease of a run on S3, which `execute` confirms before it writes a manifest."""
+        with hold_s3_lease(self.store.path(LOCK_FILE), self.store.url) as lease:
+            self._s3_lease = lease
+            try:
+                yield
+            finally:
+                self._s3_lease = None
 
     def manifests(self) -> dict[str, Manifest]:
         """Manifests of all complete stages, by stage.
@@ -202,7 +218,10 @@ class Run:
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         name = f"manifests/{stage.name}.json"
-        current_data = self.store.read_now(name)  # S3 has no lock: another process may have written meanwhile
+        if self._s3_lease:
+            self._s3_lease.confirm()
+        # Another process may have written meanwhile if it runs without a lock, or on S3 without conditional writes.
+        current_data = self.store.read_now(name)
         if (None if current_data is None else self._parse(name, current_data)) != previous_manifest:
             message = f"another process has just finished {stage.name} in {self.store.url}; run the same command again"
             raise ArtifactError(message)

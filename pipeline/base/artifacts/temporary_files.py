@@ -58,7 +58,7 @@ def is_left_over(name: str, modified: float, lease: str) -> bool:
         if file_lease != UNLOCKED_LEASE:
             return file_lease != lease
         if machine == machine_id():
-            return not _is_running(int(process))
+            return not is_running(int(process))
     return is_temporary(name) and time.time() - modified > ABANDONED_SECONDS
 
 
@@ -74,7 +74,7 @@ def machine_id() -> str:
     return hashlib.sha256("\n".join(identifiers).encode()).hexdigest()[:8]
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
     """Whether a process of this machine exists; signal 0 only checks, it does not interrupt the process."""
     try:
         os.kill(process, 0)
