@@ -21,7 +21,7 @@ from darklode.flows.interrupt import INTERRUPTED_EXIT_CODE, INTERRUPTED_MESSAGE
 
 COMMANDS = (
     "demo init build mine generate deploy evaluate adapt adapters train-towers entropy laws plan-scale index serve "
-    "search report browse review validate diff audit list status verify query export pool doctor cache judge"
+    "search report nights browse review validate diff audit list status verify query export pool doctor cache judge"
 ).split()
 """Files of `flows/commands`, in the order of the help."""
 

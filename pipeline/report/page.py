@@ -82,14 +82,21 @@ def page(source: ReportSource, sections: Sequence[tuple[FigureSection, Sequence[
         source: data of the run.
         sections: sections of the report with their figures; None: they are computed.
     """
-    style = "".join(TEMPLATES.joinpath(file).read_text("utf-8") for file in STYLES)
     filled = list(filled_sections(source)) if sections is None else sections
-    text = (
-        _environment()
-        .get_template("page.html")
-        .render(head=header(source), sections=filled, style=style, style_hash=policy_hash(style), beginning=EXCERPT)
-    )
-    return text.encode()
+    return render_page("page.html", (), head=header(source), sections=filled, beginning=EXCERPT)
+
+
+def render_page(template: str, styles: Sequence[str], **values: object) -> bytes:
+    """Render a template that extends `document.html` as UTF-8.
+
+    Args:
+        template: a file in `templates/`.
+        styles: style sheets in `templates/`, after those of all pages.
+        values: variables of the template.
+    """
+    style = "".join(TEMPLATES.joinpath(file).read_text("utf-8") for file in (*STYLES, *styles))
+    page_template = _environment().get_template(template)
+    return page_template.render(values, style=style, style_hash=policy_hash(style)).encode()
 
 
 def _environment() -> Environment:

@@ -1,6 +1,7 @@
 """All pages as axe-core reads them: nothing that it calls serious or critical, in light and in dark."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -9,12 +10,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.report.nights import TABLES_READ, LastDays, nights_page
 from helpers import browsing
+from helpers.days import days, garbage, judged
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS
 from helpers.report_runs import rendered
 from helpers.review_run import review_run, served
 from helpers.searching_pages import answered, two_systems
-from helpers.small_log import query_id
+from helpers.small_log import FIRST, query_id
 
 GRAVE = {"serious", "critical"}
 
@@ -65,6 +68,17 @@ def test_reviewing(run: Run, browser: Browser) -> None:
 def test_searching(browser: Browser, tmp_path: Path) -> None:
     with answered(two_systems(tmp_path / "texts")) as page:
         assert grave(browser, [page.url + path for path in ("", "?q=reset+keys", "nowhere")]) == []
+
+
+@pytest.mark.slow
+def test_the_nights(run: Run, browser: Browser, tmp_path: Path) -> None:
+    log = days(12)
+    log[FIRST + timedelta(10)] = garbage(10)
+    judged(run, log)
+    file = tmp_path / "nights.html"
+    last = LastDays.of(run.tables(*TABLES_READ), 60)
+    file.write_bytes(nights_page("runs/mined", last, lambda option, day: f"darklode mine {option} {day}"))
+    assert grave(browser, [file.as_uri()]) == []
 
 
 @pytest.mark.slow
