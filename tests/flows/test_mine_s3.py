@@ -1,5 +1,6 @@
 """`darklode mine` with its log and its run on S3, against an S3 server on loopback."""
 
+import os
 import re
 from collections.abc import Iterator
 from datetime import date
@@ -9,9 +10,19 @@ import pyarrow.fs as pafs
 import pytest
 
 from darklode.flows.config import load_settings
-from helpers.commands import DARKLODE, Environment, built, mine_command, mine_without_prefect, run_inside, tables_of
+from darklode.pipeline.base.artifacts import Run
+from helpers.commands import (
+    DARKLODE,
+    Environment,
+    built,
+    mine_command,
+    mine_without_prefect,
+    one_line,
+    run_inside,
+    tables_of,
+)
 from helpers.runs import SAMPLE
-from helpers.s3_server import KEYS, filesystem, s3_server
+from helpers.s3_server import KEYS, enter, filesystem, s3_server
 
 pytestmark = pytest.mark.server
 
@@ -36,6 +47,15 @@ def fetched(environment: Environment, folder: Path) -> Path:
     folder.mkdir()
     pafs.copy_files(path_of(OUT), str(folder), filesystem(dict(environment)), pafs.LocalFileSystem())
     return folder
+
+
+def test_a_second_night_on_s3_is_refused_and_told_who_writes(s3: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    enter(monkeypatch, dict(s3))
+    with Run(OUT).lock():
+        second = run_inside(mine_command(OUT, logs=LOG), s3)
+    owner = rf"another process \(\S+, PID {os.getpid()}, since \S+\) is writing to {OUT}; wait for it or choose another"
+    one_line(second, owner)
+    assert Run(OUT).manifests() == {}
 
 
 @pytest.mark.slow

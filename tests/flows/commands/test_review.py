@@ -2,6 +2,7 @@
 
 import csv
 import http.client
+import os
 import re
 import signal
 import subprocess
@@ -16,8 +17,10 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from playwright.sync_api import Browser
 
+from darklode.flows.commands.review import _lock_review
 from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 from helpers.commands import DARKLODE, Call, Environment, background, free_port, run_command, wait_for
 from helpers.review_run import TOKEN, review_run, served
@@ -138,6 +141,15 @@ def test_a_busy_port_and_a_second_review_are_refused(run: Run, alone: Environmen
     assert "--port 0 picks a free one" in taken.err
     assert "is already being reviewed" in second.err
     assert "Traceback" not in taken.err + second.err
+
+
+def test_a_second_review_on_s3_is_refused(bucket: str) -> None:
+    with _lock_review(Run(bucket)):
+        owner = rf"another process \(\S+, PID {os.getpid()}, since \S+\) is writing to {bucket}/review; use its page"
+        with pytest.raises(ArtifactError, match=owner), _lock_review(Run(bucket)):
+            pytest.fail("two processes take answers")
+        with Run(bucket).lock():  # a build may go on
+            pass
 
 
 @pytest.mark.slow
