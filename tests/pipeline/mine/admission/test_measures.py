@@ -1,5 +1,6 @@
 """The scales of what is watched, and the share of a day that earlier ones knew."""
 
+import random
 from dataclasses import replace
 from datetime import timedelta
 
@@ -8,7 +9,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.mine.admission.measures import MEASURES, divergence
-from helpers.days import judged
+from helpers.days import judged, ordinary
 from helpers.runs import read
 from helpers.small_log import FIRST, Search
 
@@ -75,3 +76,23 @@ def test_searches_by_hour_are_held_against_those_of_earlier_days(run: Run) -> No
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda one: one.name)
 def test_a_measure_says_itself_in_plain_words(measure: object) -> None:
     assert measure.plain(1.0) in {"2.72", "71%", "1.00"}  # type: ignore[attr-defined]
+
+
+def office_day(number: int, later: int) -> list[Search]:
+    """A day with searches from eight to six, so many hours later than at first."""
+    chance = random.Random(number)
+    hours = [int(min(18, max(8, chance.gauss(12.5, 2.6)))) + later for _ in ordinary(number)]
+    return [
+        replace(search, minute=60 * hour + chance.randrange(60))
+        for search, hour in zip(ordinary(number), hours, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("later", "state"), [(1, "admitted"), (-1, "admitted"), (-6, "held")])
+def test_a_change_of_the_clock_holds_no_day(run: Run, later: int, state: str) -> None:
+    """Hours are in UTC: from the change on, everybody searches an hour earlier or later."""
+    log = {FIRST + timedelta(number): office_day(number, later if number > 8 else 0) for number in range(12)}
+    states = judged(run, log)
+    changed = [states[str(FIRST + timedelta(number)), "default"] for number in range(9, 12)]
+    assert changed[0] == state
+    assert state == "held" or set(states.values()) == {"admitted"}
