@@ -93,7 +93,7 @@ def run_night(log: Path, docs: Path, out: Path, *, pages: bool, **options: Any) 
         stages = job.JOB.stages(run, read_inputs(run), read_settings(run))
         run_step(run, funnel_step(run, list(stages)))
 
-    job.finish = finish if pages else finish_tables
+    job.finish = finish if pages else finish_tables  # type: ignore[attr-defined]
     job.mine_logs(str(log), str(docs), str(out), settings=SETTINGS, **options)
 
 
