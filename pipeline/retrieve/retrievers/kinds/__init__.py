@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from pydantic import Field
+
+from darklode.pipeline.base.errors import SettingsError
 from darklode.schemas.pooling import RETRIEVERS, RetrieverSettings
 from darklode.schemas.settings import Settings
 
@@ -23,8 +26,23 @@ class RetrieverKind(RetrieverSettings):
 
     @classmethod
     def from_settings(cls, _settings: Settings) -> Self:
-        """The kind with its defaults, which its own name in `pool.retrievers` refers to."""
+        """The kind with its defaults, which its own name in `pool.retrievers` refers to.
+
+        Raises:
+            SettingsError: the kind has settings without a default.
+        """
+        if required := cls.required():
+            raise SettingsError(
+                f"the retriever {cls.model_fields['kind'].default} has no default for {', '.join(required)}: give it a "
+                f"name of your own, --set 'retrievers.NAME={{kind: {cls.model_fields['kind'].default}, "
+                f"{required[0]}: …}}', and list NAME"
+            )
         return cls.model_validate({})
+
+    @classmethod
+    def required(cls) -> list[str]:
+        """Names of the settings without a default."""
+        return [name for name, field in cls.model_fields.items() if field.is_required()]
 
     @abstractmethod
     def __call__(self, corpus: Corpus) -> Retriever:
@@ -73,6 +91,25 @@ class FittedKind(RetrieverKind):
         return self.kind.removesuffix("_feedback")
 
 
+class ExternalKind(RetrieverKind):
+    """A kind whose rankings come from another system."""
+
+    GUIDE = "../guides/retrievers.md#your-search-engine-as-a-retriever"
+
+    map_documents: Literal["best", "all"] = Field(
+        "best",
+        description="What a document among the hits counts for. best: its best chunk by BM25. all: all its chunks.",
+    )
+
+    @property
+    def shares(self) -> str:
+        """Nothing is shared: every one is searched on its own."""
+        from darklode.pipeline.base.artifacts import key_of
+
+        return f"{self.kind} {key_of(self.identity)}"
+
+
 def own_retrievers() -> dict[str, RetrieverKind]:
-    """Darklode's own kinds with their defaults, by name, BM25 first."""
-    return {name: RETRIEVERS.load(name)() for name in RETRIEVERS.own_kinds()}
+    """Darklode's own kinds that need no settings, with their defaults, by name, BM25 first."""
+    kinds: dict[str, type[RetrieverKind]] = {name: RETRIEVERS.load(name) for name in RETRIEVERS.own_kinds()}
+    return {name: kind.model_validate({}) for name, kind in kinds.items() if not kind.required()}
