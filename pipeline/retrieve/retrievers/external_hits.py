@@ -47,6 +47,11 @@ class HitMapper:
         self._chunks = corpus.tenant_chunks
         self._documents = pc.unique(self._chunks.doc_ids)
 
+    @property
+    def tenant(self) -> str:
+        """The tenant of the chunks."""
+        return self._chunks.tenant
+
     def resolve(self, ids: pa.StringArray) -> tuple[pa.StringArray, pa.BooleanArray]:
         """Look up ids.
 

@@ -10,12 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.chunk_texts import tenants
 from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.types import Ints
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.external_hits import HitMapper, MapDocuments, Ranking
 from darklode.pipeline.retrieve.retrievers.port import UNUSED_SCHEMA, Hits, Retriever
 from darklode.pipeline.retrieve.run_lines import LINES_WITH_QUERY_SQL, read_run_lines
 
+QUERY_COLUMNS = ["tenant", "query_id", "text"]
 UNKNOWN_TEXT = "not a chunk or document of the tenant"
 UNRANKED_QUERY = "query without a ranking in the file"
 
@@ -32,9 +36,7 @@ LINES_SQL = f"""
         PARTITION BY query_id, text, reason ORDER BY line
     ) > 1 THEN 'document repeated' ELSE reason END AS reason)
     FROM with_reason
-    WHERE (owners = 1 AND tenant = $tenant) OR (owners <> 1 AND $tenant = (
-        SELECT min(tenant) FROM queries WHERE tenant IN (SELECT tenant FROM chunks)
-    ))
+    WHERE (owners = 1 AND tenant = $tenant) OR (owners <> 1 AND $is_first)
 """
 
 # Like trec_eval: by descending score, ties by descending id.
@@ -77,9 +79,14 @@ class RunFileRetriever(Retriever):
         chunks = corpus.tenant_chunks
         if "queries" not in chunks.tables:
             raise InputError(f"the run file {path} ranks queries by id; the queries searched here have none")
-        with chunks.tables.connect("queries chunks") as connection:
+        queries = chunks.tables.dataset("queries", QUERY_COLUMNS).to_table(QUERY_COLUMNS)
+        with scratch() as connection:
+            connection.register("queries", queries)
             n_lines = read_run_lines(connection, path, "queries")
-            connection.execute(LINES_SQL, {"tenant": chunks.tenant})
+            reports = min(
+                {*tenants(chunks.tables)} & {*pc.unique(queries["tenant"]).to_pylist()}, default=chunks.tenant
+            )
+            connection.execute(LINES_SQL, {"tenant": chunks.tenant, "is_first": chunks.tenant == reports})
             (n_known,) = connection.sql("SELECT count(*) FROM run_lines WHERE fault IS NULL").fetchall()[0]
             self._rows = connection.sql(RANKED_LINES_SQL, params={"tenant": chunks.tenant}).to_arrow_table()
             self._unused = self._unusable(connection, chunks.tenant)
@@ -109,8 +116,8 @@ class RunFileRetriever(Retriever):
             rankings.append(Ranking(pa.concat_arrays([pa.array([], pa.string()), *lines["text"].chunks]), scores))
         return self._mapper.hits(queries, rankings, depth)
 
-    def _query_numbers(self) -> np.ndarray:
-        return self._rows["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    def _query_numbers(self) -> Ints:
+        return np.asarray(self._rows["query_id"].combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)
 
     def _unusable(self, connection: duckdb.DuckDBPyConnection, tenant: str) -> pa.Table:
         file = self._path.name

@@ -14,6 +14,7 @@ from darklode.schemas.settings import Settings
 if TYPE_CHECKING:
     from darklode.pipeline.retrieve.encoders.lsa import TermVectors
     from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+    from darklode.pipeline.retrieve.retrievers.external import LiveSearch
     from darklode.pipeline.retrieve.retrievers.port import Retriever
 
 
@@ -107,6 +108,59 @@ class ExternalKind(RetrieverKind):
         from darklode.pipeline.base.artifacts import key_of
 
         return f"{self.kind} {key_of(self.identity)}"
+
+
+class LiveKind(ExternalKind):
+    """A kind that asks a search engine or database."""
+
+    top_k: int = Field(
+        10_000, gt=0, description="Maximum number of hits to request per query, whatever the depth of a search."
+    )
+    index_version: str | None = Field(
+        None,
+        description="Version of the index. Change it to search again. Answers are cached by it; null: by the engine's "
+        "own version (opensearch, elasticsearch), else not at all.",
+    )
+
+    @property
+    def uses_tenant(self) -> bool:
+        """Whether requests depend on the tenant."""
+        return "{tenant}" in self.model_dump_json()
+
+    @abstractmethod
+    def address(self) -> str:
+        """Address without password or key, for the cache and messages.
+
+        Raises:
+            SettingsError: it is invalid.
+        """
+
+    @abstractmethod
+    def connect(self, name: str, tenant: str) -> LiveSearch:
+        """Open the engine for a tenant's queries; `name` is the retriever's, for messages."""
+
+    def open(self, name: str, corpus: Corpus, root: str | None) -> Retriever:
+        """The retriever on a tenant's chunks.
+
+        Args:
+            name: name of the retriever.
+            corpus: the tenant's chunks.
+            root: root of the cache; None: the user's cache folder.
+        """
+        from darklode.pipeline.base.artifacts import key_of
+        from darklode.pipeline.base.memory.store import KeyedStore
+        from darklode.pipeline.retrieve.retrievers.external import RANKING_ROWS, ExternalRetriever
+        from darklode.pipeline.retrieve.retrievers.external_hits import HitMapper
+
+        tenant = corpus.tenant_chunks.tenant
+        owner = f"{self.kind} {self.address()} {key_of(self.identity, tenant if self.uses_tenant else '')[:16]}"
+        store = KeyedStore(root, RANKING_ROWS)
+        mapper = HitMapper(corpus, self.map_documents)
+        return ExternalRetriever(name, self.connect(name, tenant), mapper, self.top_k, store, owner)
+
+    def __call__(self, corpus: Corpus) -> Retriever:
+        """The retriever under the name of its kind, with the user's cache folder."""
+        return self.open(self.kind, corpus, None)
 
 
 def own_retrievers() -> dict[str, RetrieverKind]:
