@@ -37,6 +37,7 @@ from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.pipeline.prepare.language import languages_of
 from darklode.pipeline.prepare.split import GENERATED_TABLE
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
+from darklode.pipeline.retrieve.retrievers.kinds import LiveKind
 from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
@@ -298,7 +299,8 @@ def _check_parts(out: str, settings: Settings, parts: Mapping[str, KindSection])
     names: dict[tuple[str, bool], list[str]] = {}
     for name, part in parts.items():
         for problem in part.missing():
-            optional = hasattr(part, "base_url") and (_is_complete(out) or _is_cached(part, settings.cache))
+            is_remote = hasattr(part, "base_url") or isinstance(part, LiveKind)
+            optional = is_remote and (_is_complete(out) or _is_cached(part, settings.cache))
             names.setdefault((problem, optional), []).append(name)
     errors = []
     for (problem, optional), part_names in names.items():

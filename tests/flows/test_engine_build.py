@@ -1,5 +1,6 @@
 """A search engine and a run file from the settings to the audit, the evaluation and the search command."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,16 +9,19 @@ import pytest
 
 from darklode.flows import open_systems
 from darklode.flows.config import load_settings
+from darklode.flows.factories import retrievers
 from darklode.flows.jobs.evaluate_systems import steps as evaluation_steps
 from darklode.flows.preflight import build_checks, run_checks
 from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.types import Rows
+from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import build_without_prefect
 from helpers.fake_engine import FakeEngine
+from helpers.runs import REPOSITORY
 from helpers.subjects import SUBJECTS, write_subjects
 
 ENGINE = """
@@ -117,6 +121,18 @@ def test_they_are_evaluated_and_searched_by_name(shop: Shop, built: Run) -> None
     ]
 
 
+def test_the_guides_examples_are_settings(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "guides" / "retrievers.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    kinds = []
+    for number, example in enumerate(examples):
+        (tmp_path / f"{number}.yaml").write_text(example)
+        settings = load_settings(config=tmp_path / f"{number}.yaml")
+        assert set(retrievers(settings)) == {"bm25", "lsa_feedback", "ppmi", "shop"}
+        kinds.append(settings.retrievers["shop"].kind)
+    assert kinds == ["opensearch", "sql"]
+
+
 def test_an_engine_is_tried_before_a_build(shop: Shop, built: Run) -> None:
     out = str(shop.folder / "new")
 
@@ -131,3 +147,9 @@ def test_an_engine_is_tried_before_a_build(shop: Shop, built: Run) -> None:
     gone = shop.settings("retrievers.shop.base_url=http://127.0.0.1:9")
     ((error,), _) = check(gone)
     assert error == "shop: no server at 127.0.0.1:9; start it, or correct base_url"
+    built.execute(built.plan(FUNNEL_STAGE, {}), lambda _tables, output: funnel(built, output, ()))
+    errors, notes = check(shop.settings(index="gone"), built.store.url)
+    assert errors == []
+    assert [note.partition("Server message: ")[2] for note in notes] == [
+        "no such index [gone]; not needed if every stage is up to date"
+    ]

@@ -199,9 +199,13 @@ def is_listening(base_url: str) -> bool:
     if _is_proxied(base_url):
         return True
     parts = urlsplit(base_url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return can_connect(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+
+
+def can_connect(host: str, port: int) -> bool:
+    """Whether a server accepts connections within `CONNECT_SECONDS`; nothing is sent."""
     outcomes: list[bool] = []
-    thread = threading.Thread(target=lambda: outcomes.append(_can_connect(parts.hostname or "", port)), daemon=True)
+    thread = threading.Thread(target=lambda: outcomes.append(_can_connect(host, port)), daemon=True)
     thread.start()
     thread.join(CONNECT_SECONDS)  # a thread, because name resolution has no timeout
     return any(outcomes)
