@@ -30,7 +30,7 @@ class EngineKind(LiveKind):
 
     base_url: str = Field(min_length=1, description="URL of the server, without user name, password or key.")
     index: str = Field("", description="Index, collection or alias; may contain {tenant}.")
-    path: str = Field("", description="Path of the search endpoint; may contain {index} and {tenant}.")
+    endpoint: str = Field("", description="Path of the search endpoint; may contain {index} and {tenant}.")
     request: dict[str, JsonValue] = Field(
         description="Request body with {query}, {k} and, for an index of several tenants, {tenant} in its strings. "
         '"{k}" alone becomes a number.'
@@ -55,8 +55,8 @@ class EngineKind(LiveKind):
             raise ValueError(
                 f"request has no {names}: put it where the engine expects the query and the number of hits"
             )
-        if "{index}" in self.path and not self.index:
-            raise ValueError(f"index is required: the path is {self.path}")
+        if "{index}" in self.endpoint and not self.index:
+            raise ValueError(f"index is required: the endpoint is {self.endpoint}")
         if ":" not in self.auth_header or "{key}" not in self.auth_header:
             raise ValueError("auth_header must have the form `Name: value` with {key} in the value")
         return self
@@ -80,7 +80,7 @@ class EngineKind(LiveKind):
             section=f"retrievers.{name}",
             model=name,
             base_urls=(self.base_url,),
-            path=self._path(self.path, tenant),
+            path=self._path(self.endpoint, tenant),
             api_key_env=self.api_key_env,
             max_concurrency=self.max_concurrency,
             timeout=self.timeout,
@@ -117,7 +117,9 @@ class LuceneKind(EngineKind):
 
     VERSION_PATH = "/{index}/_stats?level=shards"
 
-    path: str = Field("/{index}/_search", description="Path of the search endpoint; may contain {index} and {tenant}.")
+    endpoint: str = Field(
+        "/{index}/_search", description="Path of the search endpoint; may contain {index} and {tenant}."
+    )
     hits_path: str = Field("hits.hits", description="Path of the list of hits in the reply.")
     id_path: str = Field("_id", description="Path of the chunk's or document's id in a hit, such as _source.doc_id.")
     score_path: str = Field("_score", description="Path of the score in a hit. A hit without one gets 1/rank.")

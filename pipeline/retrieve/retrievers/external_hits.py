@@ -86,31 +86,38 @@ class HitMapper:
         ids = pa.concat_arrays([pa.array([], pa.string()), *(ranking.ids for ranking in rankings)])
         known_as, is_document = self.resolve(ids)
         chunk_rows = pc.fill_null(pc.index_in(known_as, self._chunks.chunk_ids, skip_nulls=True), -1)
-        chunk_rows = pc.if_else(is_document, -1, chunk_rows)
+        chunk_row = np.asarray(chunk_rows.to_numpy(zero_copy_only=False), np.int64)
+        is_chunk = ~is_document.to_numpy(zero_copy_only=False)
+        number = np.full(len(ids), -1)
+        if not is_chunk.all():
+            number = np.where(is_chunk, -1, self._corpus.document_chunks.numbers(known_as))
+        chunk_row = np.where(is_chunk, chunk_row, -1)
         start = 0
-        for number, (query, ranking) in enumerate(zip(queries, rankings, strict=True)):
+        for position, (query, ranking) in enumerate(zip(queries, rankings, strict=True)):
             block = slice(start, start + len(ranking.ids))
-            row, position = self._rows(query, known_as[block], is_document[block], chunk_rows[block])
+            row, place = self._rows(query, number[block], chunk_row[block])
             _, first = np.unique(row, return_index=True)
             first = np.sort(first)[:k]
-            rows[number, : len(first)], scores[number, : len(first)] = row[first], ranking.scores[position[first]]
+            rows[position, : len(first)], scores[position, : len(first)] = row[first], ranking.scores[place[first]]
             start = block.stop
         return Hits(rows, scores)
 
-    def _rows(
-        self, query: str, ids: pa.StringArray, is_document: pa.BooleanArray, chunk_rows: pa.Int32Array
-    ) -> tuple[Ints, Ints]:
-        """Chunk rows of a ranking in its order, and the position in the ranking that each comes from."""
-        row = np.array(chunk_rows.to_numpy(zero_copy_only=False), np.int64)  # a copy: Arrow arrays are read-only
-        position = np.arange(len(row))
-        documents = np.flatnonzero(is_document.to_numpy(zero_copy_only=False))
-        if len(documents):
-            names = ids.take(pa.array(documents)).to_pylist()
+    def _rows(self, query: str, number: Ints, chunk_row: Ints) -> tuple[Ints, Ints]:
+        """Chunk rows of a ranking in its order, and the position in the ranking that each comes from.
+
+        Args:
+            query: text of the query.
+            number: number of each id's document, see `DocumentChunks`; -1 if it is no document.
+            chunk_row: row of each id's chunk; -1 if it is no chunk.
+        """
+        row, position = chunk_row, np.arange(len(chunk_row))
+        if (number >= 0).any():
+            documents = self._corpus.document_chunks
             if self._map_documents == "best":
-                row[documents] = self._corpus.document_chunks.best(query, names, self._corpus.fixed_bm25)
+                row = np.where(number >= 0, documents.best(query, number, self._corpus.fixed_bm25), row)
             else:
-                document, document_rows = self._corpus.document_chunks.all_of(names)
-                row, position = np.append(row, document_rows), np.append(position, documents[document])
+                document, document_rows = documents.all_of(number)
+                row, position = np.append(row, document_rows), np.append(position, document)
                 order = np.argsort(position, kind="stable")
                 row, position = row[order], position[order]
         return row[row >= 0], position[row >= 0]

@@ -21,7 +21,7 @@ class RunFileKind(ExternalKind):
 
     kind: Literal["run_file"] = "run_file"
     path: FilePath[str] = Field(
-        min_length=1, description="TREC run file, plain or .gz, with ids of chunks or documents."
+        min_length=1, description="TREC run file of another system, plain or .gz, with ids of chunks or documents."
     )
 
     def __call__(self, corpus: Corpus) -> Retriever:

@@ -11,7 +11,7 @@ class SolrKind(EngineKind):
     """A collection of Solr, by its JSON Request API; `fl` must contain id and score."""
 
     kind: Literal["solr"] = "solr"
-    path: str = Field("/solr/{index}/query", description="Path of the search endpoint.")
+    endpoint: str = Field("/solr/{index}/query", description="Path of the search endpoint.")
     hits_path: str = Field("response.docs", description="Path of the list of hits in the reply.")
     id_path: str = Field("id", description="Path of the chunk's or document's id in a hit.")
 

@@ -13,7 +13,7 @@ class VespaKind(EngineKind):
     LIST_OPTIONAL = True  # a query without hits has no `children`
 
     kind: Literal["vespa"] = "vespa"
-    path: str = Field("/search/", description="Path of the search endpoint.")
+    endpoint: str = Field("/search/", description="Path of the search endpoint.")
     hits_path: str = Field("root.children", description="Path of the list of hits in the reply.")
     score_path: str = Field("relevance", description="Path of the score in a hit.")
 

@@ -11,7 +11,7 @@ from helpers.fake_engine import ScriptedReplies
 
 SETTINGS = {
     "base_url": "http://127.0.0.1:1",
-    "path": "/v1/{index}/search",
+    "endpoint": "/v1/{index}/search",
     "index": "shop",
     "request": {"text": "{query}", "limit": "{k}"},
     "hits_path": "results",
@@ -54,7 +54,7 @@ def test_a_reply_of_another_form_is_an_error_that_names_the_path(reply: object, 
     [
         ({"request": {"text": "{query}"}}, r'request has no "\{k\}"'),
         ({"request": {"limit": "{k}"}}, r'request has no "\{query\}"'),
-        ({"index": ""}, "index is required: the path is"),
+        ({"index": ""}, "index is required: the endpoint is"),
         ({"auth_header": "X-Key"}, "auth_header must have the form"),
         ({"hits_path": None}, "hits_path"),
     ],
