@@ -36,18 +36,21 @@ SPLIT_NAMES = {
 
 ROLES = ("query_id", "query", "document", "relevance", "split")
 
+FOLDED_SQL = "regexp_replace(trim(lower({text})), '\\s+', ' ', 'g')"
+"""Text of a query, ignoring case and white space."""
+
 # A query is named by its id or by its text; of several queries with the same text, the first id counts. Judgments of a
 # chunk count as such, others as those of a document. A query in several files belongs to the most held-out split.
-RESOLVED_SQL = """
+RESOLVED_SQL = f"""
     WITH query_texts AS (
-        SELECT tenant, trim(lower(text)) AS text, min(query_id) AS query_id FROM raw_queries GROUP BY ALL
+        SELECT tenant, {FOLDED_SQL.format(text="text")} AS text, min(query_id) AS query_id FROM raw_queries GROUP BY ALL
     ), named AS (
         SELECT n, r.tenant, coalesce(i.query_id, x.query_id, t.query_id) AS query_id, document, grade, split,
                source_split
         FROM judgment_rows r
         LEFT JOIN raw_queries i ON i.tenant = r.tenant AND i.query_id = r.query_id
         LEFT JOIN raw_queries x ON x.tenant = r.tenant AND x.query_id = r.query
-        LEFT JOIN query_texts t ON t.tenant = r.tenant AND t.text = trim(lower(r.query))
+        LEFT JOIN query_texts t ON t.tenant = r.tenant AND t.text = {FOLDED_SQL.format(text="r.query")}
     ), found AS (
         SELECT n.*, CASE WHEN d.doc_id IS NOT NULL THEN 'document'
                          WHEN c.chunk_id IS NOT NULL THEN 'chunk' END AS level

@@ -146,22 +146,24 @@ def assign(clusters: NDArray[np.integer], settings: SplitSettings, seed: int) ->
     return SPLITS_TO_FILL[np.searchsorted([test_end, validation_end], midpoints, side="right")][cluster_index]
 
 
+LONGEST_SPLIT = "<U10"
+
 GIVEN_SPLITS_SQL = """
     SELECT tenant, query_id, any_value(split) AS split FROM judgments WHERE split IS NOT NULL GROUP BY tenant, query_id
 """
 
 
-def _given_splits(tables: Tables, queries: pa.Table) -> NDArray[np.object_]:
-    """Split of each query by its judgments, shape (n_queries,); None if they name none."""
+def _given_splits(tables: Tables, queries: pa.Table) -> NDArray[np.str_]:
+    """Split of each query by its judgments, shape (n_queries,); empty if they name none."""
     if "judgments" not in tables:
-        return np.full(queries.num_rows, None, dtype=object)
+        return np.full(queries.num_rows, "", LONGEST_SPLIT)
     rows = queries.select(["tenant", "query_id"]).append_column("n", pa.array(np.arange(queries.num_rows)))
     joined = rows.join(tables.sql(GIVEN_SPLITS_SQL), ["tenant", "query_id"]).sort_by("n")
-    return np.array(joined["split"].to_pylist(), dtype=object)
+    return np.array(pc.fill_null(joined["split"], "").to_pylist(), LONGEST_SPLIT)
 
 
 def assign_rest(
-    clusters: NDArray[np.integer], given: NDArray[np.object_], settings: SplitSettings, seed: int
+    clusters: NDArray[np.integer], given: NDArray[np.str_], settings: SplitSettings, seed: int
 ) -> NDArray[np.str_]:
     """Split of each query of one tenant, shape of `clusters`, where a source names splits of some.
 
@@ -170,8 +172,8 @@ def assign_rest(
     """
     splits = given.copy()
     for name in ("validation", "test"):  # test wins a cluster with both
-        splits[np.isin(clusters, clusters[given == name]) & np.equal(given, None)] = name
-    is_open = np.equal(splits, None) | (splits == "train")
+        splits[np.isin(clusters, clusters[given == name]) & (given == "")] = name
+    is_open = (splits == "") | (splits == "train")
     shares = {f"{name}_share": 0.0 for name in ("validation", "test") if np.any(given == name)}
     if is_open.any():
         splits[is_open] = assign(clusters[is_open], settings.model_copy(update=shares), seed)
