@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import signal
 import sys
 import tempfile
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from importlib import import_module
@@ -29,6 +27,7 @@ from typing import Any
 
 from benchmarks import soak_log
 from benchmarks.measure import child_seconds, in_new_process
+from benchmarks.night_process import FAILED, HELD, REFUSED, NightEnd, NightProcess, in_child
 from benchmarks.report import ResultTable, options, publish
 
 START = {False: date(2026, 9, 20), True: date(2026, 2, 22)}
@@ -46,20 +45,6 @@ IMPORTED_LATE = (
     "pyarrow.csv",
 )
 """Modules that stages import when they need them, imported once before the forks."""
-
-HELD, REFUSED, FAILED, UNEXPECTED = 4, 5, 6, 7
-"""Exit codes of a night that holds days, is refused because another one runs, fails on a file, or has a bug."""
-
-Night = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class NightEnd:
-    """How a night's process ended: exit code or minus the signal, its message, and the number of audit events."""
-
-    code: int
-    message: str
-    events: int
 
 
 @dataclass
@@ -97,89 +82,6 @@ def run_night(log: Path, docs: Path, out: Path, *, pages: bool, **options: Any) 
     job.mine_logs(str(log), str(docs), str(out), settings=SETTINGS, **options)
 
 
-class NightProcess:
-    """A night in a fork of this process.
-
-    Args:
-        work: the night.
-        kill_at: number of the audit event at which it kills itself; 0: never.
-        pause_below: folder; at the first file that it opens there it waits until `resume`.
-    """
-
-    def __init__(self, work: Night, *, kill_at: int = 0, pause_below: Path | None = None) -> None:
-        sys.stdout.flush()
-        self._report, report = os.pipe()
-        resume, self._resume = os.pipe()
-        self.pid = os.fork()
-        if not self.pid:
-            os.close(self._report)
-            os.close(self._resume)
-            _watch_events(report, resume, kill_at, pause_below)
-            os._exit(_run_to_its_end(work, report))
-        os.close(report)
-        os.close(resume)
-
-    def wait_for_pause(self) -> bool:
-        """Wait until it pauses; False if it ended before."""
-        return os.read(self._report, 1) == b"P"
-
-    def resume(self) -> None:
-        """Let it continue."""
-        os.write(self._resume, b"R")
-
-    def kill(self) -> None:
-        """Kill it."""
-        os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self) -> NightEnd:
-        """Wait for its end."""
-        with os.fdopen(self._report, "rb") as pipe:
-            text = pipe.read().decode(errors="replace").lstrip("P")
-        _, status = os.waitpid(self.pid, 0)
-        os.close(self._resume)
-        message, _, events = text.rpartition("\0")
-        return NightEnd(os.waitstatus_to_exitcode(status), message, int(events or 0))
-
-
-_events = 0
-
-
-def _watch_events(report: int, resume: int, kill_at: int, pause_below: Path | None) -> None:
-    """Count this process's audit events, and kill or pause it."""
-    pausing = [str(pause_below)] if pause_below else []
-
-    def count(event: str, arguments: tuple[Any, ...]) -> None:
-        global _events  # noqa: PLW0603 (an audit hook cannot be removed, and has no other place for its state)
-        _events += 1
-        if _events == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if pausing and event == "open" and str(arguments[0]).startswith(pausing[0]):
-            pausing.clear()
-            os.write(report, b"P")
-            os.read(resume, 1)
-
-    sys.addaudithook(count)
-
-
-def _run_to_its_end(work: Night, report: int) -> int:
-    """Run a night, write its message and its number of events to the pipe; returns the exit code."""
-    from darklode.pipeline.base.errors import ArtifactError, DarklodeError, HeldBack
-
-    message, code = "", 0
-    try:
-        work()
-    except HeldBack as error:
-        message, code = "\n".join(error.days), HELD
-    except ArtifactError as error:
-        message, code = str(error), REFUSED if "another process is writing" in str(error) else UNEXPECTED
-    except DarklodeError as error:
-        message, code = str(error), FAILED
-    except BaseException:
-        message, code = traceback.format_exc(), UNEXPECTED
-    os.write(report, f"{message[-30_000:]}\0{_events}".encode())
-    return code
-
-
 class Soak:
     """A log, a run, and nights; what happens is drawn from the seed."""
 
@@ -187,7 +89,8 @@ class Soak:
         self.folder, self.seed, self.start = folder, seed, start
         self.log, self.docs, self.out = folder / "log", folder / "documents.jsonl", folder / "run"
         self.result = SoakCounts()
-        self._chance = random.Random(seed)
+        # One generator each, so that what is delivered depends neither on what is held nor on the moments of the kills.
+        self._chance, self._decisions, self._moments = (random.Random(f"{seed} {kind}") for kind in range(3))
         self._held: list[str] = []
         self._events_of_a_night = 1_000
         self._due: dict[int, list[tuple[str, date]]] = {}
@@ -258,17 +161,17 @@ class Soak:
         """Decisions about held days."""
         if not decide or not self._held:
             return {}
-        chosen = self._chance.choice(self._held)
-        option = self._chance.choice(["accept_days", "discard_days"])
+        chosen = self._decisions.choice(self._held)
+        option = self._decisions.choice(["accept_days", "discard_days"])
         self.result.counts[option.replace("_", "ed ").replace("ted ed ", "ted ")] += 1
         return {option: [chosen], "reason": "soak"}
 
     def _night(self, number: int) -> None:
-        options = self._options(decide=self._chance.random() < 0.6)
+        options = self._options(decide=self._decisions.random() < 0.6)
         if self._happens("night with two runs", 0.15):
             self._two_at_once(options)
-        while self._chance.random() < 0.4:
-            end = self._start(options, kill_at=self._chance.randint(1, self._events_of_a_night)).wait()
+        while self._moments.random() < 0.4:
+            end = self._start(options, kill_at=self._moments.randint(1, self._events_of_a_night)).wait()
             self.result.counts["killed"] += end.code == -signal.SIGKILL
             self._check(end, killed=True)
         self._complete(options, pages=number % PAGES_EVERY == 0)
@@ -286,7 +189,7 @@ class Soak:
             second = self._start(options).wait()
             assert second.code == REFUSED, f"a second night was not refused: {second}"
             self.result.counts["refused"] += 1
-            if self._chance.random() < 0.5:
+            if self._moments.random() < 0.5:
                 first.kill()
             else:
                 first.resume()
@@ -357,27 +260,6 @@ def day_states(run: Path) -> dict[str, int]:
         Run(str(run)).tables("log_days").sql("SELECT state, count(*) AS n FROM log_days GROUP BY state ORDER BY state")
     )
     return {row["state"]: row["n"] for row in rows.to_pylist()}
-
-
-def in_child(work: Callable[[], dict[str, int]]) -> dict[str, int]:
-    """The result of a call in a fork; threads that it starts would make later forks unsafe."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(writer, repr(work()).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
-    return {str(key): int(value) for key, value in _literal(text).items()}
-
-
-def _literal(text: str) -> dict[str, int]:
-    from ast import literal_eval
-
-    value: dict[str, int] = literal_eval(text)
-    return value
 
 
 @contextlib.contextmanager
