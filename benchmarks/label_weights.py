@@ -31,7 +31,8 @@ from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 
 COLLECTIONS = ("insuranceqa", "stackfaq")
 METHODS = ("linear", "closed_form")
-UNWEIGHTED, WEIGHTED, DEALT, BM25 = "unweighted", "weighted", "weights of other pairs", "BM25's first result"
+UNWEIGHTED, WEIGHTED = "unweighted", "weighted"
+CONTROLS = DEALT, BM25 = "weights of other pairs", "BM25's first result"  # with one seed
 
 # A document is as relevant as its most relevant chunk; it is uncertain if no chunk is relevant and one is uncertain.
 LABELS_SQL = """
@@ -93,7 +94,7 @@ def measure(
         collection: folder of the collection.
         preset: preset of the build, which has the judge.
         methods: methods of `adapt`.
-        seeds: seeds of each; closed forms draw nothing and get one.
+        seeds: seeds of each; closed forms, which draw nothing, and controls get one.
         folders: cache of vectors, and folder of the builds.
     """
     cache, builds = folders
@@ -102,6 +103,8 @@ def measure(
         trials: dict[str, list[Trial]] = {}
         for seed in range(1 if method in CLOSED_FORM else seeds):
             for name, labels in label_variants(build_labels(collection, preset, builds), seed).items():
+                if seed and name in CONTROLS:
+                    continue
                 with tempfile.TemporaryDirectory() as scratch:
                     run = make_run(collection, Path(scratch) / "run", labels)
                     trials.setdefault(name, []).append(adapt(run, Run(f"{scratch}/adapted"), cache, method, seed))
@@ -116,7 +119,8 @@ def measure(
 
 def _figures(trials: Sequence[Trial], unweighted: Sequence[Trial]) -> list[object]:
     """Test queries, lift, and difference to the labels without weights with its interval."""
-    adapted, reference = (np.mean([trial.adapted for trial in side], axis=0)[:, None] for side in (trials, unweighted))
+    same_seeds = unweighted[: len(trials)]
+    adapted, reference = (np.mean([trial.adapted for trial in side], axis=0)[:, None] for side in (trials, same_seeds))
     base = trials[0].base[:, None]
     difference = compare_paired(adapted, reference, np.arange(len(base)), ResamplingSettings())
     interval = [float(difference.mean[0]), float(difference.low[0]), float(difference.high[0])]
@@ -132,12 +136,7 @@ def main() -> None:
     parser.add_argument("--builds", type=Path, help="builds are kept here; default: none is kept")
     arguments = parser.parse_args()
     if arguments.quick:
-        arguments.only, arguments.judges, arguments.methods, arguments.seeds = (
-            ["stackfaq"],
-            ["embedded"],
-            ["closed_form"],
-            1,
-        )
+        arguments.only, arguments.judges, arguments.methods = ["stackfaq"], ["embedded"], ["closed_form"]
     with tempfile.TemporaryDirectory() as scratch:
         folders = arguments.cache, arguments.builds or Path(scratch)
         rows = [

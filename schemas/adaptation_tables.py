@@ -48,7 +48,13 @@ ADAPTATION_LABELS = Table(
                 null=True,
             ),
             column("learned", pa.bool_(), "true if it is a training positive"),
-            column("probability", pa.float32(), "judge probability, 0 to 1", null=True),
+            column(
+                "probability",
+                pa.float32(),
+                "judge probability, 0 to 1; above 0 for a training positive, which is weighted by it. null: unknown, "
+                "weighted as 1",
+                null=True,
+            ),
         ]
     ),
 )

@@ -189,7 +189,11 @@ TRIPLETS = Table(
             ),
             column("negative_scores", pa.list_(pa.float32()), "score of each negative, same order"),
             column(
-                "weight", pa.float32(), "probability that the positive is relevant; null if unknown or mined", null=True
+                "weight",
+                pa.float32(),
+                "probability that the positive is relevant, above 0 to 1, by which training weights it; null if "
+                "unknown or mined: weighted as 1",
+                null=True,
             ),
             column(
                 "source",

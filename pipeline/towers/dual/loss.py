@@ -39,7 +39,8 @@ class ContrastiveBatch:
 def contrastive(batch: ContrastiveBatch, nested: Sequence[int], temperature: float) -> Tensor:
     """Compute L^con of ScalingNote, Eq. 5 to 8: in-batch contrastive loss in both directions.
 
-    Views and dimensions have the weight 1, pairs that of their positive. The loss is summed over views and Matryoshka dimensions; documents without a view are left out of its sums.
+    Views and dimensions have the weight 1, pairs that of their positive. The loss is summed over views and Matryoshka
+    dimensions; documents without a view are left out of its sums.
 
     Args:
         batch: the vectors.
@@ -65,7 +66,8 @@ def contrastive(batch: ContrastiveBatch, nested: Sequence[int], temperature: flo
 def hard_margin(batch: ContrastiveBatch, nested: Sequence[int], margin: float) -> Tensor:
     """Compute L^hard of ScalingNote, Eq. 9 to 11: margin loss against the hard negative.
 
-    Views and dimensions have the weight 1, pairs that of their positive. The loss is summed over views and Matryoshka dimensions; rows where either document lacks the view are left out.
+    Views and dimensions have the weight 1, pairs that of their positive. The loss is summed over views and Matryoshka
+    dimensions; rows where either document lacks the view are left out.
 
     Args:
         batch: the vectors.

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.train.data.labels import Labels, Probabilities
@@ -252,8 +251,10 @@ class Task:
         siblings = None if same_document else _document_texts(frozen, query[is_relevant], text_row[is_relevant])
         values = rows["probability"].to_numpy(zero_copy_only=False).astype(np.float32)
         probabilities = Probabilities.from_pairs(query, position, values, n_positions)
-        # The pairs in the order of their keys; copies of a text share a position, and the largest weight.
-        pairs = Probabilities.from_pairs(query[learned], position[learned], _weights(values[learned]), n_positions)
+        # In the order of their keys. A positive without a probability, such as a clicked one, has the weight 1. Copies
+        # of a text share a position, and the largest weight.
+        weights = np.nan_to_num(values[learned], nan=1.0)
+        pairs = Probabilities.from_pairs(query[learned], position[learned], weights, n_positions)
         pair_query, pair_position = np.divmod(pairs.pairs.keys, n_positions)
         return cls(
             frozen,
@@ -267,22 +268,6 @@ class Task:
             probabilities,
             pair_weight=pairs.values,
         )
-
-
-def _weights(probabilities: Floats) -> Floats:
-    """Weights of training positives: their probabilities; 1 where the judge gives none, as for clicks.
-
-    Raises:
-        ArtifactError: a probability is not above 0 and at most 1.
-    """
-    weights = np.nan_to_num(probabilities, nan=1.0)
-    is_invalid = (weights <= 0) | (weights > 1)
-    if is_invalid.any():
-        raise ArtifactError(
-            f"adaptation_labels: {is_invalid.sum():,} training positives have a probability that is not above 0 and "
-            f"at most 1, such as {weights[is_invalid][0]:g}; build the runs again"
-        )
-    return weights
 
 
 def _document_texts(frozen: FrozenIndex, query: Ints, text_row: Ints) -> Labels:

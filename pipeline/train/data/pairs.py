@@ -87,7 +87,8 @@ def adaptation_pairs(
             positive.
 
     Raises:
-        ArtifactError: there is nothing to train on, or several tenants.
+        ArtifactError: there is nothing to train on, several tenants, or a training positive with an invalid
+            probability.
     """
     tenant = resolve_tenant(list(sources), settings.tenant)
     output.facts["tenant"] = tenant
@@ -160,6 +161,7 @@ def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Tab
     output.write(
         "adaptation_queries", query_rows.select(ADAPTATION_QUERIES.schema.names).cast(ADAPTATION_QUERIES.schema)
     )
+    _check_weights(label_rows)
     output.write("adaptation_labels", label_rows.cast(ADAPTATION_LABELS.schema))
     n_queries, n_unlabelled, n_near = map(int, counts)
     dropped = {"nothing to learn or to find": n_unlabelled, "near to a held-out query": n_near}
@@ -167,6 +169,24 @@ def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Tab
     output.count(FunnelStep("adaptation_pairs", "queries", n_queries, "queries", query_rows.num_rows, dropped))
     for split in SPLITS:
         output.facts[split] = pc.sum(pc.equal(query_rows["split"], split)).as_py() or 0
+
+
+def _check_weights(labels: pa.Table) -> None:
+    """Check that training positives have a probability above 0, at most 1, or none: they are weighted by it.
+
+    Raises:
+        ArtifactError: one has another.
+    """
+    probabilities = labels.filter(labels["learned"])["probability"]
+    is_valid = pc.and_(pc.greater(probabilities, 0), pc.less_equal(probabilities, 1))
+    if pc.all(is_valid).as_py() is False:
+        row = (
+            labels.filter(labels["learned"]).filter(pc.fill_null(pc.invert(is_valid), False)).slice(0, 1).to_pylist()[0]
+        )
+        raise ArtifactError(
+            f"the training positive {row['text_id']!r} of query {row['query_id']!r} has the probability "
+            f"{row['probability']:g}; it must be above 0 and at most 1: build the run again"
+        )
 
 
 def _query_table(texts: Sequence[str], tenant: str) -> pa.Table:

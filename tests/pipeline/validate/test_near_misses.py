@@ -1,4 +1,4 @@
-"""Near misses: one pair per query without a certain positive, outside of the sample, and without effect on estimates."""
+"""Near misses: one pair per query without a certain positive, outside of the sample and of the estimates."""
 
 from typing import Any
 
@@ -61,12 +61,10 @@ def test_a_small_sample_has_few(run: Run, made: Pairs) -> None:
 
 def test_a_query_with_a_certain_positive_or_without_content_has_none(run: Run) -> None:
     weights = {"certain": [0.9, 0.7], "empty": [0.0, 0.0], "missed": [0.6, 0.7]}
-    pairs = [
-        (query, f"c{number}", weight) for query, of_query in weights.items() for number, weight in enumerate(of_query)
-    ]
     labels = [
-        {"query_id": query, "chunk_id": chunk, "relevance": 1 if weight == 0.9 else None, "weight": weight}
-        for query, chunk, weight in pairs
+        {"query_id": query, "chunk_id": f"c{number}", "relevance": 1 if weight == 0.9 else None, "weight": weight}
+        for query, of_query in weights.items()
+        for number, weight in enumerate(of_query)
     ]
     written(run, "queries", [{"query_id": query, "split": "train"} for query in weights])
     written(run, "qrels", labels)
