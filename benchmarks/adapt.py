@@ -120,10 +120,9 @@ def make_run(folder: Path, root: Path, training: TrainingLabels) -> Run:
     write_columns(run, "queries", queries, n_words=1, language="en", language_score=1.0, n_represented=1)
     columns = dict(zip(("query_id", "chunk_id", "relevance"), zip(*qrels, strict=True), strict=True))
     write_columns(run, "qrels", columns, source="human")
-    names = ("query_id", "chunk_id", "relevance", "weight")
-    write_columns(
-        run, "training_labels", dict(zip(names, zip(*training.labels, strict=True), strict=True)), source="judge"
-    )
+    label_columns = ("query_id", "chunk_id", "relevance", "weight")
+    labels = dict(zip(label_columns, zip(*training.labels, strict=True), strict=True))
+    write_columns(run, "training_labels", labels, source="judge")
     _write_triplets(run, training.positives, splits, texts)
     write_columns(run, "verdicts", {"query_id": [], "chunk_id": []}, judge_id="none")
     return run

@@ -1,13 +1,16 @@
-"""Weights of training labels: `adapt` with a judge's labels, with and without their probabilities as weights.
+"""Weights of training labels.
 
-The training queries of a collection are built as a raw log; `adapt` learns from the judge's triplets and is tested on
-people's labels of queries that it never saw. Lift: nDCG@10 of the adapted all-MiniLM-L6-v2 against the encoder as it
-is. Difference: against the same labels without weights. Both are means over seeds, with paired bootstrap intervals over
-queries. Controls are the same weights dealt to other pairs, and BM25's first result of each query as its positive.
-Takes 40 minutes; `--quick` measures stackfaq by a closed form with the embedded judge's labels (2 min).
+Heads on all-MiniLM-L6-v2 are trained on a judge's labels, with and without their probabilities as weights. The training
+queries of a collection are built as a raw log. A head learns from the judge's triplets, the judge's labels of
+validation queries select it, and people's labels of queries that it never saw test it. Lift: nDCG@10 against the
+encoder as it is. Difference: against the same labels without weights. Both are means over seeds (closed forms draw
+nothing and get one), with paired bootstrap intervals over queries. Controls: the same weights dealt to other pairs,
+shuffled labels, and BM25's first result of each query as its positive. Takes 30 minutes; `--quick` measures stackfaq by
+a closed form with the embedded judge's labels (2 min).
 
     python -m benchmarks.label_weights [--quick] [--only COLLECTION ...] [--judges PRESET ...] [--methods METHOD ...]
-                                       [--seeds N] [--builds FOLDER] [--collections FOLDER] [--cache FOLDER]
+                                       [--steps N] [--seeds N] [--builds FOLDER] [--collections FOLDER]
+                                       [--cache FOLDER]
 """
 
 from __future__ import annotations
@@ -16,23 +19,38 @@ import csv
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 
-from benchmarks.adapt import CLOSED_FORM, LEAST_GRADE, TrainingLabels, Trial, adapt, make_run, people_labels
+from benchmarks.adapt import CLOSED_FORM, LEAST_GRADE, MINILM, TrainingLabels, make_run, people_labels
 from benchmarks.collections_io import options, present, read_jsonl
 from benchmarks.label_sets import PRESETS, build
 from benchmarks.report import ResultTable, publish
+from darklode.flows.jobs.adapt_encoder import pairs_step
 from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
+from darklode.pipeline.base.types import Doubles, Floats
+from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
+from darklode.pipeline.train.data.dataset import MEASURE, QuerySet, Task
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.fit.method_registry import create_method
+from darklode.pipeline.train.fit.model_selection import ValidationScore, best_score, preference, score_shares
+from darklode.pipeline.train.release.baselines import Bm25Baseline, shuffle_labels
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.pooling import VectorSearchSettings
+from darklode.schemas.settings import CacheSettings, Settings
 
 COLLECTIONS = ("insuranceqa", "stackfaq")
-METHODS = ("linear", "closed_form")
-UNWEIGHTED, WEIGHTED = "unweighted", "weighted"
-CONTROLS = DEALT, BM25 = "weights of other pairs", "BM25's first result"  # with one seed
+METHODS = ("closed_form", "linear")
+UNWEIGHTED = "unweighted"
+
+UNSEEN_SQL = "SELECT query_id FROM adaptation_queries WHERE split = 'test' AND NOT shares_positive"
 
 # A document is as relevant as its most relevant chunk; it is uncertain if no chunk is relevant and one is uncertain.
 LABELS_SQL = """
@@ -44,10 +62,6 @@ LABELS_SQL = """
 POSITIVES_SQL = """
     SELECT DISTINCT query_id, doc_id FROM triplets JOIN (SELECT chunk_id AS positive_id, doc_id FROM chunks)
     USING (positive_id) ORDER BY query_id, doc_id
-"""
-FIRST_RESULTS_SQL = """
-    SELECT query_id, doc_id FROM rankings JOIN (SELECT chunk_id, doc_id FROM chunks) USING (chunk_id)
-    WHERE retriever = 'bm25' AND rank = 1 ORDER BY query_id
 """
 
 
@@ -64,67 +78,87 @@ def build_labels(collection: Path, preset: str, folder: Path) -> Run:
     return read_run(Run(str(out))).run
 
 
-def label_variants(run: Run, seed: int) -> dict[str, TrainingLabels]:
-    """The judge's labels of documents with and without weights, and the controls."""
+def judge_labels(run: Run) -> TrainingLabels:
+    """The judge's labels of documents, with weights."""
     with all_tables(run).connect() as connection:
         splits = dict(connection.sql("SELECT query_id, split FROM queries WHERE split <> 'test'").fetchall())
-        labels = connection.sql(LABELS_SQL).fetchall()
-        positives = connection.sql(POSITIVES_SQL).fetchall()
-        first_results = [row for row in connection.sql(FIRST_RESULTS_SQL).fetchall() if row[0] in splits]
-    weighted = TrainingLabels(splits, labels, positives)
-    learned = set(positives)
-    rows = [number for number, label in enumerate(labels) if label[:2] in learned]
-    dealt = list(labels)
-    for row, other in zip(rows, np.random.default_rng(seed).permutation(rows).tolist(), strict=True):
-        dealt[row] = (*labels[row][:3], labels[other][3])
-    return {
-        UNWEIGHTED: replace(weighted, labels=[(*label[:3], None) for label in labels]),
-        WEIGHTED: weighted,
-        DEALT: replace(weighted, labels=dealt),
-        BM25: TrainingLabels(splits, [(*pair, 1, None) for pair in first_results], first_results),
-    }
+        labels, positives = (connection.sql(query).fetchall() for query in (LABELS_SQL, POSITIVES_SQL))
+    return TrainingLabels(splits, labels, positives)
 
 
-def measure(
-    collection: Path, preset: str, methods: Sequence[str], seeds: int, folders: tuple[str, Path]
-) -> list[list[object]]:
-    """A row for each method and variant of the labels.
+class Trainer:
+    """Trains heads on a collection's run.
 
     Args:
-        collection: folder of the collection.
-        preset: preset of the build, which has the judge.
-        methods: methods of `adapt`.
-        seeds: seeds of each; closed forms, which draw nothing, and controls get one.
-        folders: cache of vectors, and folder of the builds.
+        run: the run, with the judge's labels of training queries and people's of test queries.
+        out: receives the training pairs.
+        cache: cache of vectors.
     """
-    cache, builds = folders
-    rows = []
-    for method in methods:
-        trials: dict[str, list[Trial]] = {}
-        for seed in range(1 if method in CLOSED_FORM else seeds):
-            for name, labels in label_variants(build_labels(collection, preset, builds), seed).items():
-                if seed and name in CONTROLS:
-                    continue
-                with tempfile.TemporaryDirectory() as scratch:
-                    run = make_run(collection, Path(scratch) / "run", labels)
-                    trials.setdefault(name, []).append(adapt(run, Run(f"{scratch}/adapted"), cache, method, seed))
-        rows += [
-            [collection.name, PRESETS[preset], method, name, *_figures(of_variant, trials[UNWEIGHTED])]
-            for name, of_variant in trials.items()
-        ]
-        for row in rows[-len(trials) :]:
-            print(row, flush=True)
+
+    def __init__(self, run: Run, out: Run, cache: str) -> None:
+        source = TrainingSource(run, 0, mined=False, text_characters=0)
+        self.base = BaseEncoder(MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (source,))
+        step = pairs_step(self.base, Settings())
+        out.execute(step.plan(out), step.execute)
+        frozen = self.base.open(out.tables())
+        self.task = Task.from_tables(out.tables(), frozen, same_document=False)
+        test = QuerySet.from_tables(out.tables(), frozen, "test")
+        rows = out.tables("adaptation_queries").sql(UNSEEN_SQL)["query_id"].combine_chunks()
+        self.test = test.take(np.sort(pc.index_in(rows, test.ids).to_numpy()))
+
+    def variants(self, seed: int) -> dict[str, Task]:
+        """The task with and without weights, and the controls."""
+        task = self.task
+        assert task.pair_weight is not None
+        dealt = np.random.default_rng(seed).permutation(task.pair_weight)
+        return {
+            UNWEIGHTED: replace(task, pair_weight=None),
+            "weighted": task,
+            "weights of other pairs": replace(task, pair_weight=dealt),
+            "shuffled labels": shuffle_labels(task, seed),
+            "BM25's first result": Bm25Baseline(self.base, task.frozen).training_pairs(task),
+        }
+
+    def score(self, vectors: Floats) -> Doubles:
+        """nDCG@10 of each test query, shape (n_queries,)."""
+        frozen = self.task.frozen
+        lists = self.test.ranking(frozen, vectors, 10 + self.test.labels.num_rows // len(self.test))
+        return compute_measures([lists], self.test.labels, self.test.ids.to_pylist(), [MEASURE])[:, 0]
+
+    def train(self, task: Task, settings: AdaptSettings, seed: int) -> Doubles:
+        """Scores of the setting and share that are best on validation; those of the base encoder if none helps."""
+        method, best = (
+            create_method(settings, self.base),
+            (ValidationScore(0.0, -1.0, 0), self.score(self.test.vectors)),
+        )
+        for setting in method.hyperparameters:
+            weights = method.fit(replace(task, keep_last=True), setting, seed, lambda *_: None).best_weights
+            score = best_score(score_shares(task, method, weights))
+            if preference(score) > preference(best[0]):
+                vectors = method.vectors(weights, score.share, self.test) if score.share else self.test.vectors
+                best = score, self.score(vectors)
+        return best[1]
+
+
+def measure(collection: Path, preset: str, trainer: Trainer, settings: AdaptSettings, seeds: int) -> list[list[object]]:
+    """A row for each variant of the labels."""
+    scores: dict[str, list[Doubles]] = {}
+    for seed in range(1 if settings.method in CLOSED_FORM else seeds):
+        for name, task in trainer.variants(seed).items():
+            scores.setdefault(name, []).append(trainer.train(task, settings, seed))
+    base = trainer.score(trainer.test.vectors)
+    about = [collection.name, PRESETS[preset], settings.method]
+    rows = [[*about, name, *_figures(of_variant, scores[UNWEIGHTED], base)] for name, of_variant in scores.items()]
+    print(*rows, sep="\n", flush=True)
     return rows
 
 
-def _figures(trials: Sequence[Trial], unweighted: Sequence[Trial]) -> list[object]:
-    """Test queries, lift, and difference to the labels without weights with its interval."""
-    same_seeds = unweighted[: len(trials)]
-    adapted, reference = (np.mean([trial.adapted for trial in side], axis=0)[:, None] for side in (trials, same_seeds))
-    base = trials[0].base[:, None]
-    difference = compare_paired(adapted, reference, np.arange(len(base)), ResamplingSettings())
+def _figures(scores: Sequence[Doubles], unweighted: Sequence[Doubles], base: Doubles) -> list[object]:
+    """Test queries, base, lift, and difference to the labels without weights with its interval."""
+    mean, reference = (np.mean(of_seeds, axis=0)[:, None] for of_seeds in (scores, unweighted))
+    difference = compare_paired(mean, reference, np.arange(len(base)), ResamplingSettings())
     interval = [float(difference.mean[0]), float(difference.low[0]), float(difference.high[0])]
-    return [len(base), float((adapted - base).mean()), *interval]
+    return [len(base), float(base.mean()), float(mean.mean() - base.mean()), *interval]
 
 
 def main() -> None:
@@ -132,21 +166,24 @@ def main() -> None:
     parser = options(__doc__, COLLECTIONS)
     parser.add_argument("--judges", nargs="+", default=list(PRESETS), help="presets of the builds")
     parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--builds", type=Path, help="builds are kept here; default: none is kept")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.only, arguments.judges, arguments.methods = ["stackfaq"], ["embedded"], ["closed_form"]
+    rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        folders = arguments.cache, arguments.builds or Path(scratch)
-        rows = [
-            row
-            for name in present(arguments.only, arguments.collections)
-            for preset in arguments.judges
-            for row in measure(arguments.collections / name, preset, arguments.methods, arguments.seeds, folders)
-        ]
-    columns = {"collection": "", "judge": "", "method": "", "labels": "", "test queries": ",d", "lift": "+.4f"}
-    columns |= {"difference": "+.4f", "95 % from": "+.4f", "to": "+.4f"}
+        for name, preset in product(present(arguments.only, arguments.collections), arguments.judges):
+            collection, folder = arguments.collections / name, Path(scratch) / f"{name}-{preset}-adapted"
+            labels = judge_labels(build_labels(collection, preset, arguments.builds or Path(scratch)))
+            run = make_run(collection, folder / "run", labels)
+            trainer = Trainer(run, Run(str(folder / "out")), arguments.cache)
+            for method in arguments.methods:
+                settings = AdaptSettings(method=method, max_steps=arguments.steps)
+                rows += measure(collection, preset, trainer, settings, arguments.seeds)
+    columns = {"collection": "", "judge": "", "method": "", "labels": "", "test queries": ",d", "base nDCG@10": ".4f"}
+    columns |= {"lift": "+.4f", "difference": "+.4f", "95 % from": "+.4f", "to": "+.4f"}
     table = ResultTable("Lift with a judge's labels", columns, rows, packages=["sentence-transformers", "torch"])
     publish("label_weights", [table], quick=arguments.quick)
 
