@@ -204,7 +204,7 @@ def fetch_ranker(settings: Settings) -> None:
 def verifies(settings: Settings) -> bool:
     """Whether the judge verifies pairs mined from a log; by default every judge except the embedded one does."""
     share = settings.mining.verify_share
-    return settings.judge.kind != "embedded" if share is None else share > 0
+    return settings.judge.kind not in {"embedded", "none"} if share is None else share > 0
 
 
 def ranking_judges(settings: Settings) -> list[JudgeKind]:

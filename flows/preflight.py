@@ -28,7 +28,13 @@ from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.ingest.files import list_files
-from darklode.pipeline.ingest.input_check import check_documents, check_log, check_queries, first_queries
+from darklode.pipeline.ingest.input_check import (
+    check_documents,
+    check_judgments,
+    check_log,
+    check_queries,
+    first_queries,
+)
 from darklode.pipeline.ingest.log_partitions import partitions_of, remove_marker_files
 from darklode.pipeline.judge.factory import configure_judge, members
 from darklode.pipeline.judge.human_labels import read_labels
@@ -116,7 +122,7 @@ def path_checks(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:
     return [*(lambda path=path: _check_readable(path) for path in inputs), lambda: _check_output(out, mined=mined)]
 
 
-def build_checks(docs: str, queries: str, out: str, settings: Settings) -> list[Check]:
+def build_checks(docs: str, queries: str, out: str, settings: Settings, qrels: str | None = None) -> list[Check]:
     """Checks of `build-benchmark`."""
     human = settings.judge.human_labels
     return [
@@ -125,6 +131,7 @@ def build_checks(docs: str, queries: str, out: str, settings: Settings) -> list[
         lambda: check_queries(queries, settings.ingest),
         lambda: _check_languages(queries, settings),
         lambda: _check_output(out, mined=False),
+        lambda: check_judgments(qrels, settings.ingest) if qrels else [],
         lambda: _check_labels(human, settings.ingest.tenant) if human else [],
         lambda: _check_generated(settings.split.generated_queries),
         lambda: _check_parts(out, settings, builders(settings)),

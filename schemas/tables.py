@@ -157,8 +157,10 @@ POOL = Table(
             QUERY_ID,
             CHUNK_ID,
             column("retrievers", STRINGS, "retrievers that rank it within the pool depth, sorted by name"),
-            column("best_rank", pa.int32(), "best rank in any list, from 1"),
-            column("fused_score", pa.float32(), "reciprocal-rank fusion over the full lists (k = 60)"),
+            column(
+                "best_rank", pa.int32(), "best rank in any list, from 1; null for a judged chunk in no list", null=True
+            ),
+            column("fused_score", pa.float32(), "reciprocal-rank fusion over the full lists (k = 60); 0 if in none"),
         ]
     ),
 )

@@ -61,8 +61,8 @@ _CREATE_PAIRS = f"""
                 WHEN j.relevant THEN 'relevant' ELSE 'not relevant' END AS outcome,
            j.probability, j.grade, l.relevance, l.source AS labelled_by,
            CASE WHEN l.relevance > 0 THEN 'relevant' WHEN l.relevance = 0 THEN 'not relevant'
-                WHEN l.weight = 0 OR bool_or(l.relevance > 0) OVER (PARTITION BY c.query) THEN 'uncertain'
-                WHEN l.query IS NOT NULL THEN 'near miss' END AS label,
+                WHEN bool_or(l.relevance > 0) OVER (PARTITION BY c.query) THEN 'uncertain'
+                WHEN l.weight > 0 THEN 'near miss' WHEN l.query IS NOT NULL THEN 'uncertain' END AS label,
            CASE WHEN h.yes > h.no THEN 'relevant' WHEN h.yes < h.no THEN 'not relevant' WHEN h.yes > 0 THEN 'divided'
                 WHEN h.query IS NOT NULL THEN 'skipped' END AS people
     FROM candidates c JOIN finders f ON f.retrievers = c.retrievers
