@@ -98,7 +98,7 @@ class Trainer:
     def __init__(self, run: Run, out: Run, cache: str) -> None:
         source = TrainingSource(run, 0, mined=False, text_characters=0)
         self.base = BaseEncoder(MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (source,))
-        step = pairs_step(self.base, Settings())
+        step = pairs_step(self.base, Settings(adapt=AdaptSettings(targets="weighted")))
         out.execute(step.plan(out), step.execute)
         frozen = self.base.open(out.tables())
         self.task = Task.from_tables(out.tables(), frozen, same_document=False)

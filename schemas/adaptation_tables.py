@@ -48,11 +48,12 @@ ADAPTATION_LABELS = Table(
                 null=True,
             ),
             column("learned", pa.bool_(), "true if it is a training positive"),
+            column("probability", pa.float32(), "judge probability, 0 to 1", null=True),
             column(
-                "probability",
+                "weight",
                 pa.float32(),
-                "judge probability, 0 to 1; above 0 for a training positive, which is weighted by it. null: unknown, "
-                "weighted as 1",
+                "weight of a training positive, above 0 to 1: its probability with `adapt.targets` weighted, if there "
+                "is one, else 1; null for other labels",
                 null=True,
             ),
         ]

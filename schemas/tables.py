@@ -193,8 +193,7 @@ TRIPLETS = Table(
             column(
                 "weight",
                 pa.float32(),
-                "probability that the positive is relevant, above 0 to 1, by which training weights it; null if "
-                "unknown or mined: weighted as 1",
+                "probability that the positive is relevant, above 0 to 1; null if unknown or mined",
                 null=True,
             ),
             column(

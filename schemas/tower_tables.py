@@ -90,7 +90,7 @@ TOWER_TRIPLETS = Table(
             column(
                 "weight",
                 pa.float32(),
-                "probability that the positive is relevant, above 0 to 1; 1 if it is unknown, as for clicks",
+                "weight of the pair's losses, above 0 to 1, as in `adaptation_labels`",
             ),
         ]
     ),

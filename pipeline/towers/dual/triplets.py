@@ -33,7 +33,7 @@ RUN_TRIPLETS_SQL = """
         SELECT substr(text_id, $start) AS text_id, content_hash FROM adaptation_texts WHERE index = $index
     ), positives AS (
         SELECT substr(query_id, $start) AS query_id, substr(text_id, $start) AS text_id, content_hash, learned,
-               coalesce(probability, 1) AS weight
+               weight
         FROM adaptation_labels JOIN adaptation_texts USING (tenant, text_id)
         SEMI JOIN (FROM adaptation_queries WHERE split = 'train' AND index = $index) USING (query_id)
         WHERE relevance > 0

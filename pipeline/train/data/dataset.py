@@ -56,7 +56,9 @@ class QuerySet:
         """Load all queries of a split, with their labels and base vectors."""
         rows = tables.read("adaptation_queries")
         rows = rows.filter(pc.equal(rows["split"], split)).sort_by("query_id").combine_chunks()
-        labels = tables.read("adaptation_labels", ["query_id", "text_id", "relevance", "learned", "probability"])
+        labels = tables.read(
+            "adaptation_labels", ["query_id", "text_id", "relevance", "learned", "probability", "weight"]
+        )
         in_split = pc.and_(
             pc.is_in(labels["query_id"], rows["query_id"].combine_chunks()),
             pc.is_in(labels["text_id"], frozen.texts["text_id"].combine_chunks()),
@@ -162,7 +164,7 @@ class Task:
         non_relevant: texts labelled as not relevant, per train query; preferred as negatives.
         siblings: all texts of the positives' documents, per train query; None if they may be negatives.
         probabilities: judge probabilities of labels; None if there are none.
-        pair_weight: probability that each training pair's positive is relevant, above 0 to 1; None: all are 1.
+        pair_weight: weight of each training pair, above 0 to 1; None: all are 1.
         keep_last: train to the last step and keep the last weights, whatever the validation score.
     """
 
@@ -211,8 +213,8 @@ class Task:
             probabilities=self.probabilities and self.probabilities.select(query_rows),
         )
 
-    def from_training_pairs(self, query: Ints, position: Ints, weight: Floats | None = None) -> Task:
-        """Return the task with these pairs, in the order of their queries, as its only labels."""
+    def from_training_pairs(self, query: Ints, position: Ints) -> Task:
+        """Return the task with these pairs as its only labels, all with the weight 1."""
         n_positions = len(self.frozen)
         no_pairs = np.empty(0, np.int64)
         labels = Labels.from_pairs(query, position, n_positions)
@@ -225,7 +227,7 @@ class Task:
             non_relevant=non_relevant,
             siblings=None,
             probabilities=None,
-            pair_weight=weight,
+            pair_weight=None,
         )
 
     @classmethod
@@ -251,9 +253,8 @@ class Task:
         siblings = None if same_document else _document_texts(frozen, query[is_relevant], text_row[is_relevant])
         values = rows["probability"].to_numpy(zero_copy_only=False).astype(np.float32)
         probabilities = Probabilities.from_pairs(query, position, values, n_positions)
-        # In the order of their keys. A positive without a probability, such as a clicked one, has the weight 1. Copies
-        # of a text share a position, and the largest weight.
-        weights = np.nan_to_num(values[learned], nan=1.0)
+        # In the order of their keys. Copies of a text share a position, and the largest weight.
+        weights = rows["weight"].to_numpy(zero_copy_only=False).astype(np.float32)[learned]
         pairs = Probabilities.from_pairs(query[learned], position[learned], weights, n_positions)
         pair_query, pair_position = np.divmod(pairs.pairs.keys, n_positions)
         return cls(

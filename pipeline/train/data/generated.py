@@ -16,9 +16,9 @@ from darklode.schemas.laws import OWN_SOURCES, LawSettings
 READS = ("triplets", "chunks")
 
 TRAINING_QUERIES_SQL = """
-    SELECT t.query_id, t.query, c.content_hash, max(coalesce(t.weight, 1)) AS weight
+    SELECT DISTINCT t.query_id, t.query, c.content_hash
     FROM triplets t JOIN chunks c ON c.tenant = t.tenant AND c.chunk_id = t.positive_id
-    WHERE t.tenant = $1 AND t.split = 'train' GROUP BY ALL ORDER BY t.query_id
+    WHERE t.tenant = $1 AND t.split = 'train' ORDER BY t.query_id
 """
 
 
@@ -59,7 +59,7 @@ class GeneratedQueries:
         index = texts["index"].to_numpy()[text_rows]
         train = QuerySet(ids, task.frozen.encode(query_texts), index, task.train.labels.slice(0, 0), query_texts)
         return replace(task, train=train).from_training_pairs(
-            np.arange(len(query_texts)), task.frozen.position_of[text_rows], queries["weight"].to_numpy()
+            np.arange(len(query_texts)), task.frozen.position_of[text_rows]
         )
 
 

@@ -109,7 +109,7 @@ class AdaptationTrial(Trial[EvalPoint]):
         task, settings, query = self.task, self.settings, self.task.pair_query[pairs]
         allowed = allowed_candidates(task.labels, query, candidates, in_batch=settings.in_batch_negatives)
         target = None
-        if settings.soft_targets and task.probabilities:
+        if settings.targets == "soft" and task.probabilities:
             target = target_distribution(task.probabilities, query, candidates, allowed)
         vectors = task.frozen.take(np.maximum(candidates, 0))
         return Batch(task.train.vectors[query], self._anchor[query], vectors, allowed, target, self._weights[pairs])

@@ -72,18 +72,18 @@ def test_equal_weights_are_exactly_1(weight: float | None, one_per_query: bool) 
     assert task.relative_weights(one_per_query=one_per_query).tolist() == [1.0] * len(query)
 
 
-def test_a_pair_weighs_its_probability_and_1_without_one(adapted: Adapted, tmp_path: Path) -> None:
+def test_a_pair_has_the_weight_of_its_label(adapted: Adapted, tmp_path: Path) -> None:
     frozen = adapted.base.open(adapted.out.tables())
     tables = adapted.out.tables("adaptation_queries", "adaptation_labels")
     rows = tables.read("adaptation_labels").to_pylist()
     learned = [row for row in rows if row["learned"]]
     for number, row in enumerate(learned):
-        row["probability"] = None if number == 0 else number / len(learned)
+        row["weight"] = (number + 1) / len(learned)
     run = Run(str(tmp_path))
     put(run, "adaptation_queries", tables.read("adaptation_queries"))
     put(run, "adaptation_labels", pa.Table.from_pylist(rows, schema=TABLES["adaptation_labels"].schema))
     task = Task.from_tables(run.tables(), frozen, same_document=False)
-    expected = {row["query_id"]: row["probability"] or 1.0 for row in learned}
+    expected = {row["query_id"]: row["weight"] for row in learned}
     assert task.pair_weight is not None
     ids = task.train.ids.take(pa.array(task.pair_query)).to_pylist()
     assert dict(zip(ids, task.pair_weight.tolist(), strict=True)) == pytest.approx(expected)

@@ -37,10 +37,8 @@ def folder_of(root: Path, hashes: dict[str, str]) -> Run:
     triplet = {"tenant": "t", "positive": "x", "negative_ids": [], "negatives": [], "negative_scores": []}
     triplet |= {"split": "train", "source": "generated"}
     triplets = [
-        triplet
-        | {"triplet_id": query, "query_id": query, "query": f"how {query}", "positive_id": f"c{query}"}
-        | {"weight": None if number == 0 else 1 / number / 4}
-        for number, query in enumerate(hashes)
+        triplet | {"triplet_id": query, "query_id": query, "query": f"how {query}", "positive_id": f"c{query}"}
+        for query in hashes
     ]
     put(run, "chunks", pa.Table.from_pylist(chunks, schema=TABLES["chunks"].schema))
     put(run, "triplets", pa.Table.from_pylist(triplets, schema=TABLES["triplets"].schema))
@@ -67,8 +65,6 @@ def test_each_query_teaches_its_text_in_the_run_that_has_it(tmp_path: Path) -> N
     assert taught.train.index.tolist() == [1, 0]
     assert list(zip(taught.pair_query.tolist(), taught.pair_position.tolist(), strict=True)) == [(0, 2), (1, 0)]
     assert taught.labels.contains(np.array([0, 1]), np.array([2, 0])).all()
-    assert taught.pair_weight is not None
-    assert taught.pair_weight.tolist() == [1.0, 0.125], "1 if the judge gave no probability"
 
 
 def test_queries_of_other_texts_teach_nothing(tmp_path: Path) -> None:

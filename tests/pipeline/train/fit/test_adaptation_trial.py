@@ -132,7 +132,7 @@ def trial_of(model: TurningQuery, anchor: Floats | None = None) -> AdaptationTri
         probabilities=None,
         keep_last=False,
     )
-    settings = AdaptSettings(max_steps=12, refresh_steps=4, num_negatives=1, negatives_per_step=1, soft_targets=False)
+    settings = AdaptSettings(max_steps=12, refresh_steps=4, num_negatives=1, negatives_per_step=1)
     return AdaptationTrial(task, settings, 0, model, lambda *_: None, anchor)  # type: ignore[arg-type]
 
 

@@ -67,7 +67,8 @@ def test_soft_targets_train_another_head_from_the_same_labels(task: Task, pairs:
     """The sample's judge says .9 of positives and .2 of negatives."""
     hard = QUICK.model_copy(update={"max_steps": 20, "positives_per_query": pairs})
     found = [
-        trained(task, hard.model_copy(update={"soft_targets": soft})).best_weights["0.weight"] for soft in (False, True)
+        trained(task, hard.model_copy(update={"targets": targets})).best_weights["0.weight"]
+        for targets in ("one_hot", "soft")
     ]
     assert not np.array_equal(*found)
     assert all(np.isfinite(one).all() for one in found)
@@ -88,7 +89,9 @@ def test_weights_train_another_head_and_equal_weights_the_same(task: Task, pairs
 @pytest.mark.parametrize("method", ["linear", "ffn"])
 def test_a_head_among_others_is_the_one_trained_alone(task: Task, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the byte, whatever the others are: another rate, another seed, fewer queries, a start of their own."""
-    settings = QUICK.model_copy(update={"method": method, "max_steps": 60, "soft_targets": method == "ffn"})
+    settings = QUICK.model_copy(
+        update={"method": method, "max_steps": 60, "targets": "soft" if method == "ffn" else "weighted"}
+    )
     few, started = first(weighted(task), 9), Head(8, 3 if method == "ffn" else 1).weights()
     started[-1][0][:] = 0.1
     trials = [
