@@ -2,15 +2,15 @@
 
 Heads on all-MiniLM-L6-v2 are trained on a judge's labels, with and without their probabilities as weights. The training
 queries of a collection are built as a raw log. A head learns from the judge's triplets, the judge's labels of
-validation queries select it, and people's labels of queries that it never saw test it. Lift: nDCG@10 against the
-encoder as it is. Difference: against the same labels without weights. Both are means over seeds (closed forms draw
-nothing and get one), with paired bootstrap intervals over queries. Controls: the same weights dealt to other pairs,
-shuffled labels, and BM25's first result of each query as its positive. Takes 30 minutes; `--quick` measures stackfaq by
-a closed form with the embedded judge's labels (2 min).
+validation queries select how much of the change is applied, and people's labels of queries that it never saw test it.
+Lift: nDCG@10 against the encoder as it is. Difference: against the same labels without weights. Both are means over
+seeds (closed forms draw nothing and get one), with paired bootstrap intervals over queries. Controls, with one seed:
+the same weights dealt to other pairs, shuffled labels, and BM25's first result of each query as its positive. `linear`
+takes 400 steps at one learning rate. Takes 20 minutes; `--quick` measures stackfaq by a closed form with the embedded
+judge's labels (2 min).
 
     python -m benchmarks.label_weights [--quick] [--only COLLECTION ...] [--judges PRESET ...] [--methods METHOD ...]
-                                       [--steps N] [--seeds N] [--builds FOLDER] [--collections FOLDER]
-                                       [--cache FOLDER]
+                                       [--seeds N] [--builds FOLDER] [--collections FOLDER] [--cache FOLDER]
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from darklode.schemas.settings import CacheSettings, Settings
 
 COLLECTIONS = ("insuranceqa", "stackfaq")
 METHODS = ("closed_form", "linear")
-UNWEIGHTED = "unweighted"
+UNWEIGHTED, WEIGHTED = "unweighted", "weighted"
+STEPS, LEARNING_RATE = 400, 3e-4
 
 UNSEEN_SQL = "SELECT query_id FROM adaptation_queries WHERE split = 'test' AND NOT shares_positive"
 
@@ -113,7 +114,7 @@ class Trainer:
         dealt = np.random.default_rng(seed).permutation(task.pair_weight)
         return {
             UNWEIGHTED: replace(task, pair_weight=None),
-            "weighted": task,
+            WEIGHTED: task,
             "weights of other pairs": replace(task, pair_weight=dealt),
             "shuffled labels": shuffle_labels(task, seed),
             "BM25's first result": Bm25Baseline(self.base, task.frozen).training_pairs(task),
@@ -145,7 +146,8 @@ def measure(collection: Path, preset: str, trainer: Trainer, settings: AdaptSett
     scores: dict[str, list[Doubles]] = {}
     for seed in range(1 if settings.method in CLOSED_FORM else seeds):
         for name, task in trainer.variants(seed).items():
-            scores.setdefault(name, []).append(trainer.train(task, settings, seed))
+            if not seed or name in (UNWEIGHTED, WEIGHTED):
+                scores.setdefault(name, []).append(trainer.train(task, settings, seed))
     base = trainer.score(trainer.test.vectors)
     about = [collection.name, PRESETS[preset], settings.method]
     rows = [[*about, name, *_figures(of_variant, scores[UNWEIGHTED], base)] for name, of_variant in scores.items()]
@@ -155,7 +157,8 @@ def measure(collection: Path, preset: str, trainer: Trainer, settings: AdaptSett
 
 def _figures(scores: Sequence[Doubles], unweighted: Sequence[Doubles], base: Doubles) -> list[object]:
     """Test queries, base, lift, and difference to the labels without weights with its interval."""
-    mean, reference = (np.mean(of_seeds, axis=0)[:, None] for of_seeds in (scores, unweighted))
+    same_seeds = unweighted[: len(scores)]
+    mean, reference = (np.mean(of_seeds, axis=0)[:, None] for of_seeds in (scores, same_seeds))
     difference = compare_paired(mean, reference, np.arange(len(base)), ResamplingSettings())
     interval = [float(difference.mean[0]), float(difference.low[0]), float(difference.high[0])]
     return [len(base), float(base.mean()), float(mean.mean() - base.mean()), *interval]
@@ -166,7 +169,6 @@ def main() -> None:
     parser = options(__doc__, COLLECTIONS)
     parser.add_argument("--judges", nargs="+", default=list(PRESETS), help="presets of the builds")
     parser.add_argument("--methods", nargs="+", default=METHODS)
-    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--builds", type=Path, help="builds are kept here; default: none is kept")
     arguments = parser.parse_args()
@@ -180,7 +182,9 @@ def main() -> None:
             run = make_run(collection, folder / "run", labels)
             trainer = Trainer(run, Run(str(folder / "out")), arguments.cache)
             for method in arguments.methods:
-                settings = AdaptSettings(method=method, max_steps=arguments.steps)
+                settings = AdaptSettings(method=method)
+                if method not in CLOSED_FORM:
+                    settings = AdaptSettings(method=method, max_steps=STEPS, learning_rates=(LEARNING_RATE,))
                 rows += measure(collection, preset, trainer, settings, arguments.seeds)
     columns = {"collection": "", "judge": "", "method": "", "labels": "", "test queries": ",d", "base nDCG@10": ".4f"}
     columns |= {"lift": "+.4f", "difference": "+.4f", "95 % from": "+.4f", "to": "+.4f"}

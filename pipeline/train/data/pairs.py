@@ -122,7 +122,7 @@ def _write(
     output: Output,
     tenant: str,
     pair_tables: tuple[pa.Table, pa.Table, Sequence[str]],
-    weighted: bool,  # noqa: FBT001
+    weighted: bool,
 ) -> None:
     """Split, filter and write queries and labels, and count the dropped queries.
 
