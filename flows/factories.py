@@ -16,7 +16,8 @@ from darklode.pipeline.judge.kinds import JudgeKind
 from darklode.pipeline.mine.relevance.ranker import Ranker
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
+from darklode.pipeline.retrieve.retrievers.kinds import LiveKind, RetrieverKind
+from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.towers.dual import TOWERS_FOLDER
 from darklode.schemas.judging import JUDGES, JudgeSettings
@@ -26,7 +27,7 @@ from darklode.schemas.run_inputs import TowersInputs
 from darklode.schemas.settings import Settings
 from darklode.schemas.shared import LocalModelSection
 
-Builder = RetrieverKind | NeuralBuilder
+Builder = RetrieverKind | NeuralBuilder | LiveBuilder
 
 
 def retrievers(settings: Settings) -> Mapping[str, Builder]:
@@ -121,7 +122,8 @@ def retriever(name: str, where: str, settings: Settings) -> Builder:
             name, as_kind(settings.encoders[name], EncoderKind), settings.vector_search, settings.cache
         )
     if name in settings.retrievers:
-        return as_kind(settings.retrievers[name], RetrieverKind)
+        kind = as_kind(settings.retrievers[name], RetrieverKind)
+        return LiveBuilder(name, kind, settings.cache) if isinstance(kind, LiveKind) else kind
     try:
         return as_kind(RETRIEVERS.load(name).from_settings(settings), RetrieverKind)
     except UnknownKind as error:

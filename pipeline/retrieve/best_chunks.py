@@ -26,10 +26,12 @@ def best_chunks(queries: Sequence[str], documents: Sequence[Sequence[str]], chun
         For each query the row in `chunks` of each of its documents' best chunk, -1 for a document without chunks.
     """
     document_chunks = DocumentChunks(chunks.doc_ids)
+    numbers = document_chunks.numbers(pa.array([doc_id for ids in documents for doc_id in ids], pa.string()))
+    ends = np.cumsum([len(ids) for ids in documents], dtype=np.int64)
     bm25 = Bm25(TermSpace(chunks.batches()))
     return [
-        document_chunks.best(query, ids, bm25) if len(ids) else np.empty(0, np.int64)
-        for query, ids in zip(queries, documents, strict=True)
+        document_chunks.best(query, ids, bm25)
+        for query, ids in zip(queries, np.split(numbers, ends[:-1]) if len(ends) else [], strict=True)
     ]
 
 
@@ -47,41 +49,46 @@ class DocumentChunks:
         self._lengths = np.bincount(numbers, minlength=len(self._ids))
         self._starts = np.cumsum(self._lengths) - self._lengths
 
-    def all_of(self, documents: Sequence[str]) -> tuple[Ints, Ints]:
+    def numbers(self, documents: pa.StringArray) -> Ints:
+        """The number of each document, which the other methods take; -1 for a document without chunks.
+
+        Look up many at once: each call builds a table of all documents.
+        """
+        positions = pc.index_in(documents, self._ids, skip_nulls=True)
+        return np.asarray(positions.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+
+    def all_of(self, numbers: Ints) -> tuple[Ints, Ints]:
         """All chunks of some documents, ascending within a document.
 
+        Args:
+            numbers: see `numbers`.
+
         Returns:
-            Index in `documents` and chunk row of each chunk, in the order of `documents`; a document without chunks
-            has none.
+            Index in `numbers` and chunk row of each chunk, in the order of `numbers`; -1 has none.
         """
-        numbers = self._numbers(documents)
         known = np.flatnonzero(numbers >= 0)
         lengths = self._lengths[numbers[known]]
         document = np.repeat(known, lengths)
         offset = np.arange(len(document)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return document, self._order[self._starts[numbers[document]] + offset]
 
-    def best(self, query: str, documents: Sequence[str], bm25: Bm25) -> Ints:
+    def best(self, query: str, numbers: Ints, bm25: Bm25) -> Ints:
         """Each document's chunk with the highest BM25 score for a query, at equal scores the first one.
 
         So a document without any query term is represented by its first chunk.
 
         Args:
             query: text of the query.
-            documents: document ids.
+            numbers: see `numbers`.
             bm25: BM25 over the same chunks.
 
         Returns:
-            Chunk rows, shape (len(documents),); -1 for a document without chunks.
+            Chunk rows, shape (len(numbers),); -1 for a document without chunks.
         """
-        document, row = self.all_of(documents)
-        best = np.full(len(documents), -1, np.int64)
-        by_score = np.lexsort((row, -bm25.scores(query)[row], document))
-        first = by_score[np.diff(document[by_score], prepend=-1) > 0]
-        best[document[first]] = row[first]
+        document, row = self.all_of(numbers)
+        best = np.full(len(numbers), -1, np.int64)
+        if len(document):
+            by_score = np.lexsort((row, -bm25.scores(query)[row], document))
+            first = by_score[np.diff(document[by_score], prepend=-1) > 0]
+            best[document[first]] = row[first]
         return best
-
-    def _numbers(self, documents: Sequence[str]) -> Ints:
-        """Number of each document in `_ids`; -1 for an unknown one."""
-        positions = pc.index_in(pa.array(documents, pa.string()), self._ids)
-        return np.asarray(positions.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)

@@ -64,11 +64,17 @@ def test_an_unknown_document_has_no_chunk_and_a_repeated_one_the_same(tmp_path: 
 
 
 def test_all_chunks_of_documents_come_in_their_order() -> None:
-    document, row = DocumentChunks(DOC_IDS).all_of(["faq", "nowhere", "manual"])
+    documents = DocumentChunks(DOC_IDS)
+    document, row = documents.all_of(documents.numbers(pa.array(["faq", "nowhere", "manual"])))
     assert document.tolist() == [0, 0, 2, 2, 2]
     assert row.tolist() == [2, 4, 0, 1, 3]
 
 
 def test_a_corpus_without_chunks_has_no_documents() -> None:
-    document, row = DocumentChunks(pa.array([], pa.string())).all_of(["faq"])
+    documents = DocumentChunks(pa.array([], pa.string()))
+    document, row = documents.all_of(documents.numbers(pa.array(["faq"])))
     assert (document.tolist(), row.tolist()) == ([], [])
+
+
+def test_without_queries_there_is_nothing_to_choose(tmp_path: Path) -> None:
+    assert best_chunks([], [], chunks_of(tmp_path)) == []
