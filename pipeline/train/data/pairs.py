@@ -187,10 +187,9 @@ def _check_weights(labels: pa.Table) -> None:
         ArtifactError: one is not.
     """
     is_valid = pc.and_(pc.greater(labels["weight"], 0), pc.less_equal(labels["weight"], 1))
-    if pc.all(is_valid).as_py() is False:
-        row = (
-            labels.filter(labels["learned"]).filter(pc.fill_null(pc.invert(is_valid), False)).slice(0, 1).to_pylist()[0]
-        )
+    first_invalid = pc.index(is_valid, value=False).as_py()  # -1 if there is none; null is not False
+    if first_invalid >= 0:
+        row = labels.slice(first_invalid, 1).to_pylist()[0]
         raise ArtifactError(
             f"the training positive {row['text_id']!r} of query {row['query_id']!r} has the probability "
             f"{row['probability']:g}; it must be above 0 and at most 1: build the run again"
