@@ -191,7 +191,10 @@ TRIPLETS = Table(
             ),
             column("negative_scores", pa.list_(pa.float32()), "score of each negative, same order"),
             column(
-                "weight", pa.float32(), "probability that the positive is relevant; null if unknown or mined", null=True
+                "weight",
+                pa.float32(),
+                "probability that the positive is relevant, above 0 to 1; null if unknown or mined",
+                null=True,
             ),
             column(
                 "source",

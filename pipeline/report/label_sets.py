@@ -7,7 +7,7 @@ from darklode.pipeline.report.statistic import Statistic
 from darklode.pipeline.validate.labels import MAJORITY_LABELS_SQL
 
 MIN_REVIEWED = 10
-"""Reviewed positives of a label set from which on their share of relevant ones is its precision."""
+"""Reviewed positives of the sample of a label set from which on their share of relevant ones is its precision."""
 
 # Wilson score interval of a weighted share, with the effective sample size of Kish (1965).
 _LABEL_SETS = Statistic(f"""
@@ -31,8 +31,8 @@ _LABEL_SETS = Statistic(f"""
                bool_and(is_human) AS is_human
         FROM positives GROUP BY labels
     ), answers AS (
-        SELECT tenant, query_id, chunk_id, relevance, coalesce(s.weight, 1) AS sampling_weight
-        FROM ({MAJORITY_LABELS_SQL}) LEFT JOIN review_sample s USING (tenant, query_id, chunk_id)
+        SELECT tenant, query_id, chunk_id, relevance, s.weight AS sampling_weight
+        FROM ({MAJORITY_LABELS_SQL}) JOIN review_sample s USING (tenant, query_id, chunk_id)
         WHERE relevance IS NOT NULL
     ), reviewed AS (
         SELECT labels, count(*) AS reviewed,
@@ -68,9 +68,9 @@ def label_sets(tables: Tables) -> pa.Table:
     """Compute one row per label set: its queries, how many have a positive, and the precision of the positives.
 
     The precision is the weighted share of relevant pairs among the set's reviewed positives, with its 95 % interval, if
-    people have reviewed at least `MIN_REVIEWED` of them, whatever the verdicts were at that time. Otherwise it is the
-    mean of their probabilities, which is as good as the judge's calibration, and 1 for given labels; null if a
-    positive has no probability.
+    people have reviewed at least `MIN_REVIEWED` of them in the review sample; other pairs, such as near misses, were
+    not drawn at random. Otherwise it is the mean of their probabilities, which is as good as the judge's calibration,
+    and 1 for given labels; null if a positive has no probability.
 
     Args:
         tables: `duckdb_views.all_tables` of a benchmark, possibly incomplete.

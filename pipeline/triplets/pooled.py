@@ -41,7 +41,7 @@ from darklode.schemas.settings import TextForm, TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
 TRIPLETS_STAGE = Stage(
-    "triplets", 13, ("queries", "chunks", "rankings", "pool", "qrels", "training_labels"), ("triplets",)
+    "triplets", 14, ("queries", "chunks", "rankings", "pool", "qrels", "training_labels"), ("triplets",)
 )
 
 SPLITS = ("train", "validation")

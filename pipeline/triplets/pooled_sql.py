@@ -36,11 +36,13 @@ HELD_OUT_TEXTS_SQL = """
     FROM held_out_labels JOIN texts USING (tenant, chunk_id) WHERE $apart GROUP BY tenant, text_hash
 """
 
-# An uncertain positive has a null relevance; unknown ones, of documents that people judged, also a null weight.
+# An uncertain positive has a null relevance; unknown ones, of documents that people judged, also a null weight. The
+# weight 0, of a judge that contradicts itself, makes a positive unlikely, too.
 LABELLED_CHUNKS_SQL = """
     CREATE TEMP TABLE labelled_chunks AS
     SELECT tenant, query_id, chunk_id, text_hash, split, fused_score, source, coalesce(relevance, 1) AS relevance,
-           weight, relevance IS NULL AS unlikely, relevance IS NULL AND weight IS NULL AS is_unknown,
+           CAST(weight AS FLOAT) AS weight, relevance IS NULL OR coalesce(CAST(weight AS FLOAT) = 0, false) AS unlikely,
+           relevance IS NULL AND weight IS NULL AS is_unknown,
            coalesce(in_test OR (split = 'train' AND in_validation), false) AS held_out
     FROM training_labels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
     JOIN texts USING (tenant, chunk_id) LEFT JOIN held_out_texts USING (tenant, text_hash)
@@ -216,7 +218,7 @@ TRIPLETS_OF_BLOCK_SQL = """
     SELECT substr(sha256(concat_ws(chr(0), b.tenant, b.query_id, b.positive_id, CAST($source AS VARCHAR))), 1, 24)
                AS triplet_id, b.tenant, b.query_id, q.text AS query, b.positive_id, {positive} AS positive,
            b.negative_ids, coalesce(n.negatives, []) AS negatives, b.positive_score, b.negative_scores,
-           CAST(b.weight AS FLOAT) AS weight,
+           b.weight,
            CAST($source AS VARCHAR) AS source, b.split
     FROM block b
     JOIN queries q ON q.tenant = b.tenant AND q.query_id = b.query_id
