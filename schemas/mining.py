@@ -59,11 +59,18 @@ class AdmissionSettings(Section):
     hold_anomalous_days: bool = Field(
         True, description="Exclude an anomalous day from all output until somebody accepts it. false: only report it."
     )
-    max_robust_z: float = Field(
-        5.0,
+    false_alarm_rate: float = Field(
+        0.002,
         gt=0,
-        description="A day is anomalous if one of its statistics deviates from the days before by more than this many "
-        "robust standard deviations (docs/guides/mine.md).",
+        lt=0.5,
+        description="Share of ordinary nights that may be held back by chance. Smaller: fewer false alarms, and less "
+        "garbage is found.",
+    )
+    confirm_days: int = Field(
+        3,
+        ge=1,
+        description="Days at a new level, such as a launch, until it is admitted without a decision. What was clicked "
+        "must agree with earlier days (docs/guides/mine.md).",
     )
 
 

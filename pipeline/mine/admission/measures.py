@@ -26,9 +26,10 @@ class AdmissionMeasure:
         scale: ratio (log of a count or ratio), share (arcsine of the root of a share of a total), or profile (distance
             of a distribution).
         sides: which deviations are implausible: low values, high values, or both.
-        spread: minimum spread of ordinary days on the scale; lower bound of the median absolute deviation. A smaller
-            value holds back more days.
+        spread: prior standard deviation of ordinary days around their forecast, on the scale.
         words: the measure in words, for the reasons shown to people.
+        is_content: whether a deviation makes wrong labels (clicks on other documents, copies, lost positions) instead
+            of being explained by other users, queries or documents; such a level is never learned without a decision.
     """
 
     name: str
@@ -36,6 +37,17 @@ class AdmissionMeasure:
     sides: Literal["low", "high", "both"]
     spread: float
     words: str
+    is_content: bool = True
+
+    @property
+    def trend(self) -> float:
+        """Prior standard deviation of the change per week: 20 % of the searches, else half of the spread."""
+        return VOLUME_TREND if self.name == "searches" else self.spread / 2
+
+    @property
+    def weekday(self) -> float:
+        """Prior standard deviation of a weekday's effect: a weekend may have a tenth of the searches."""
+        return VOLUME_WEEKDAY if self.name == "searches" else 2 * self.spread
 
     def plain(self, value: float) -> str:
         """Format a value of the scale."""
@@ -45,22 +57,33 @@ class AdmissionMeasure:
 
 
 RATIO_SPREAD, SHARE_SPREAD, PROFILE_SPREAD = 0.10, 0.05, 0.07
-"""Minimum spreads: 10 % of a count; 5 points for a share of one half, 2 points for a share of 5 %."""
+"""Prior spreads: 10 % of a count; 5 points for a share of one half, 2 points for a share of 5 %."""
+VOLUME_TREND, VOLUME_WEEKDAY = 0.2, 1.0
+"""Priors of the number of searches: growth of 3 % a day is 20 % a week; e^-2 = 14 % is two standard deviations."""
 
 MEASURES = (
-    AdmissionMeasure("searches", "ratio", "both", RATIO_SPREAD, "searches"),
-    AdmissionMeasure("searches_per_session", "ratio", "both", RATIO_SPREAD, "searches a session"),
-    AdmissionMeasure("impressions_per_search", "ratio", "both", RATIO_SPREAD, "impressions a search"),
+    AdmissionMeasure("searches", "ratio", "both", RATIO_SPREAD, "searches", is_content=False),
+    AdmissionMeasure("searches_per_session", "ratio", "both", RATIO_SPREAD, "searches a session", is_content=False),
+    AdmissionMeasure("impressions_per_search", "ratio", "both", RATIO_SPREAD, "impressions a search", is_content=False),
     AdmissionMeasure("clicks_per_search", "ratio", "both", RATIO_SPREAD, "clicks a search"),
     AdmissionMeasure("repeats", "share", "high", SHARE_SPREAD, "of the rows repeat others or are clicks on their own"),
-    AdmissionMeasure("bots", "share", "high", SHARE_SPREAD, "of the impressions are bots'"),
-    AdmissionMeasure("without_position", "share", "high", SHARE_SPREAD, "of the impressions have no place"),
+    AdmissionMeasure("bots", "share", "high", SHARE_SPREAD, "of the impressions are bots'", is_content=False),
+    AdmissionMeasure("without_position", "share", "high", SHARE_SPREAD, "of the impressions have no position"),
     AdmissionMeasure("without_session", "share", "high", SHARE_SPREAD, "of the searches have no session"),
-    AdmissionMeasure("top_query", "share", "high", SHARE_SPREAD, "of the searches are for one query"),
+    AdmissionMeasure("twins", "share", "high", SHARE_SPREAD, "of the searches equal another one of the same second"),
+    AdmissionMeasure("copied", "share", "high", SHARE_SPREAD, "of the queries and results have an earlier day's counts"),
+    AdmissionMeasure("top_query", "share", "high", SHARE_SPREAD, "of the searches are for one query", is_content=False),
     AdmissionMeasure("top_session", "share", "high", SHARE_SPREAD, "of the searches are one session's"),
-    AdmissionMeasure("known_queries", "share", "low", SHARE_SPREAD, "of the searches are for queries of earlier days"),
     AdmissionMeasure(
-        "known_documents", "share", "low", SHARE_SPREAD, "of the impressions are of documents of earlier days"
+        "known_queries", "share", "low", SHARE_SPREAD, "of the searches are for queries of earlier days", is_content=False
+    ),
+    AdmissionMeasure(
+        "known_documents",
+        "share",
+        "low",
+        SHARE_SPREAD,
+        "of the impressions are of documents of earlier days",
+        is_content=False,
     ),
     AdmissionMeasure(
         "known_shown", "share", "low", SHARE_SPREAD, "of what head queries show was shown for them before"
@@ -68,8 +91,13 @@ MEASURES = (
     AdmissionMeasure(
         "known_clicked", "share", "low", SHARE_SPREAD, "of the clicks of head queries are on documents clicked before"
     ),
-    AdmissionMeasure("clicks_by_place", "profile", "high", PROFILE_SPREAD, "distance of the click-through by place"),
-    AdmissionMeasure("searches_by_hour", "profile", "high", PROFILE_SPREAD, "distance of the searches by hour"),
+    AdmissionMeasure(
+        "clicks_by_place", "profile", "high", PROFILE_SPREAD, "distance of the click-through by position"
+    ),
+    AdmissionMeasure("shown_by_place", "profile", "high", PROFILE_SPREAD, "distance of the impressions by position"),
+    AdmissionMeasure(
+        "searches_by_hour", "profile", "high", PROFILE_SPREAD, "distance of the searches by hour", is_content=False
+    ),
 )
 
 RATIO_COLUMNS = {
@@ -82,6 +110,7 @@ SHARE_COLUMNS = {
     "bots": ("bots", "shown"),
     "without_position": ("without_position", "impressions"),
     "without_session": ("without_session", "searches"),
+    "twins": ("twins", "searches"),
     "top_query": ("top_query", "searches"),
     "top_session": ("top_session", "searches"),
 }
@@ -111,7 +140,13 @@ KNOWN_SHARES_SQL = """
     ), known_marks AS (SELECT DISTINCT tenant, kind, mark, true AS known FROM recent WHERE kind <> 'pair'),
     pair_sums AS (SELECT tenant, mark, sum(clicks) AS clicks FROM recent WHERE kind = 'pair' GROUP BY tenant, mark),
     query_sums AS (SELECT tenant, query, sum(clicks) AS clicks FROM recent WHERE kind = 'pair' GROUP BY tenant, query),
-    pairs_today AS (
+    equal_counts AS (
+        SELECT tenant, max(n) AS n FROM (
+            SELECT m.tenant, count(*) AS n
+            FROM marks_before b JOIN marks m USING (tenant, kind, mark, shown, clicks)
+            WHERE b.date >= CAST($day AS DATE) - $copy_days GROUP BY m.tenant, b.date
+        ) GROUP BY tenant
+    ), pairs_today AS (
         SELECT m.tenant, m.query, m.shown, m.clicks, h.clicks AS query_clicks, p.clicks AS pair_clicks
         FROM marks m JOIN query_sums h ON h.tenant = m.tenant AND h.query = m.query
         LEFT JOIN pair_sums p ON p.tenant = m.tenant AND p.mark = m.mark WHERE m.kind = 'pair'
@@ -126,12 +161,21 @@ KNOWN_SHARES_SQL = """
     UNION ALL
     SELECT tenant, 'known_clicked', sum(clicks) FILTER (pair_clicks > 0), sum(clicks), sum(clicks)
     FROM pairs_today WHERE query_clicks > 0 GROUP BY tenant
+    UNION ALL
+    SELECT tenant, 'copied', coalesce(any_value(n), 0), count(*), count(*)
+    FROM marks LEFT JOIN equal_counts USING (tenant) WHERE tenant IN (SELECT tenant FROM recent) GROUP BY tenant
     ORDER BY measure, tenant
 """
 
-PROFILE_COLUMNS = {"clicks_by_place": ("clicked_at", "shown_at"), "searches_by_hour": ("searched_at", None)}
+PROFILE_COLUMNS = {
+    "clicks_by_place": ("clicked_at", "shown_at"),
+    "shown_by_place": ("shown_at", None),
+    "searches_by_hour": ("searched_at", None),
+}
 KNOWN_DAYS = 28
 """Number of earlier days whose queries, documents and profiles count as known."""
+COPY_DAYS = 8
+"""Number of earlier days that a day may be a copy of: yesterday, or the same weekday."""
 
 
 def compute_measures(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
@@ -178,9 +222,8 @@ def _measure_rows(tenant: pa.ChunkedArray, name: str, value: Doubles, size: Doub
 
 def _known_shares(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
     """Rows of the measures `known_…`: how much of the day's sampled traffic was seen on earlier days."""
-    rows: pa.Table = connection.sql(
-        KNOWN_SHARES_SQL, params={"day": day, "days": KNOWN_DAYS, "max_marks": MARKS_PER_DAY}
-    ).to_arrow_table()
+    parameters = {"day": day, "days": KNOWN_DAYS, "copy_days": COPY_DAYS, "max_marks": MARKS_PER_DAY}
+    rows: pa.Table = connection.sql(KNOWN_SHARES_SQL, params=parameters).to_arrow_table()
     known_count, total, size = (_to_floats(rows[name].cast(pa.float64())) for name in ("known_count", "total", "size"))
     value = np.round(_arcsine(known_count, total), 6)
     columns = {"tenant": rows["tenant"], "measure": rows["measure"], "value": value, "size": size}
