@@ -102,7 +102,7 @@ def yesterdays_file(_rows: Rows, log: SimulatedLog, day: int) -> Rows:
     return log.day(day - 1)
 
 
-def test_data(rows: Rows, _log: SimulatedLog, day: int) -> Rows:
+def load_test(rows: Rows, _log: SimulatedLog, day: int) -> Rows:
     """A load test: four queries, three documents, clicks at random."""
     chance = np.random.default_rng(day)
     query = 9_000_000 + rows["search"] % 4
@@ -145,7 +145,7 @@ KINDS: Mapping[str, Garbage] = {
     "sessions merged": sessions_merged,
     "sessions lost": sessions_lost,
     "yesterday's file again": yesterdays_file,
-    "test data": test_data,
+    "test data": load_test,
     "positions null": null_positions,
     "another catalogue": other_catalogue,
     "columns swapped": columns_swapped,

@@ -77,7 +77,9 @@ SHAPES = (
     LogShape("support", 600, (1.35, 1.15, 1.05, 1, 0.9, 0.4, 0.35), hours=OFFICE, noise=0.1, queries=1200),
     LogShape("seasonal", 1200, (1, 1, 1, 1, 1.05, 1.15, 1.1), season=0.5, new_share=0.06),
     LogShape("shrinking", 2500, (1.1, 1.1, 1.05, 1, 1, 0.7, 0.7), growth=-0.025),
-    LogShape("tenants", 2500, (1.1, 1.1, 1.1, 1, 0.9, 0.5, 0.5), tenants=tuple(1 / n for n in range(1, 13)), noise=0.08),
+    LogShape(
+        "tenants", 2500, (1.1, 1.1, 1.1, 1, 0.9, 0.5, 0.5), tenants=tuple(1 / n for n in range(1, 13)), noise=0.08
+    ),
 )
 CHOICE_SHAPES = ("shop", "B2B", "growing", "tiny", "campaigns")
 """The shapes on which constants were chosen; the others only report."""

@@ -60,7 +60,7 @@ class AdmissionSettings(Section):
         True, description="Exclude an anomalous day from all output until somebody accepts it. false: only report it."
     )
     false_alarm_rate: float = Field(
-        0.002,
+        0.003,
         gt=0,
         lt=0.5,
         description="Share of ordinary nights that may be held back by chance. Smaller: fewer false alarms, and less "

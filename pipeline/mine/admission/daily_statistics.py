@@ -63,8 +63,8 @@ DAY_FIGURES_SQL = """
            coalesce(searches - distinct_searches, 0) AS twins, coalesce(top_query, 0) AS top_query,
            coalesce(top_session, 0) AS top_session, shown_at, clicked_at, searched_at
     FROM tenants JOIN all_shown USING (tenant) JOIN position_lists USING (tenant) JOIN hour_lists USING (tenant)
-    LEFT JOIN sums USING (tenant) LEFT JOIN searches USING (tenant)
-    LEFT JOIN distinct_searches USING (tenant) LEFT JOIN top_queries USING (tenant) LEFT JOIN top_sessions USING (tenant)
+    LEFT JOIN sums USING (tenant) LEFT JOIN searches USING (tenant) LEFT JOIN distinct_searches USING (tenant)
+    LEFT JOIN top_queries USING (tenant) LEFT JOIN top_sessions USING (tenant)
     ORDER BY tenant
 """
 

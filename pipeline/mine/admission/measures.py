@@ -16,6 +16,8 @@ from scipy.special import rel_entr
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.mine.admission.daily_statistics import MARKS_PER_DAY
 
+Group = Literal["volume", "hours", "clicks", "results", "queries", "records"]
+
 
 @dataclass(frozen=True)
 class AdmissionMeasure:
@@ -28,8 +30,11 @@ class AdmissionMeasure:
         sides: which deviations are implausible: low values, high values, or both.
         spread: prior standard deviation of ordinary days around their forecast, on the scale.
         words: the measure in words, for the reasons shown to people.
+        group: measures whose small deviations are pooled, since the same fault moves them together.
         is_content: whether a deviation makes wrong labels (clicks on other documents, copies, lost positions) instead
             of being explained by other users, queries or documents; such a level is never learned without a decision.
+        surge: the side on which a sale, a campaign or a launch moves the measure, if any.
+        overdispersion: sampling variance as a multiple of the one of independent counts.
     """
 
     name: str
@@ -37,7 +42,10 @@ class AdmissionMeasure:
     sides: Literal["low", "high", "both"]
     spread: float
     words: str
+    group: Group
     is_content: bool = True
+    overdispersion: float = 1.0
+    surge: Literal["low", "high", ""] = ""
 
     @property
     def trend(self) -> float:
@@ -60,22 +68,54 @@ RATIO_SPREAD, SHARE_SPREAD, PROFILE_SPREAD = 0.10, 0.05, 0.07
 """Prior spreads: 10 % of a count; 5 points for a share of one half, 2 points for a share of 5 %."""
 VOLUME_TREND, VOLUME_WEEKDAY = 0.2, 1.0
 """Priors of the number of searches: growth of 3 % a day is 20 % a week; e^-2 = 14 % is two standard deviations."""
+HOURS_OVERDISPERSION = 4.0
+"""The searches of a session fall into one hour, and neighbouring quiet hours are empty together."""
 
 MEASURES = (
-    AdmissionMeasure("searches", "ratio", "both", RATIO_SPREAD, "searches", is_content=False),
-    AdmissionMeasure("searches_per_session", "ratio", "both", RATIO_SPREAD, "searches a session", is_content=False),
-    AdmissionMeasure("impressions_per_search", "ratio", "both", RATIO_SPREAD, "impressions a search", is_content=False),
-    AdmissionMeasure("clicks_per_search", "ratio", "both", RATIO_SPREAD, "clicks a search"),
-    AdmissionMeasure("repeats", "share", "high", SHARE_SPREAD, "of the rows repeat others or are clicks on their own"),
-    AdmissionMeasure("bots", "share", "high", SHARE_SPREAD, "of the impressions are bots'", is_content=False),
-    AdmissionMeasure("without_position", "share", "high", SHARE_SPREAD, "of the impressions have no position"),
-    AdmissionMeasure("without_session", "share", "high", SHARE_SPREAD, "of the searches have no session"),
-    AdmissionMeasure("twins", "share", "high", SHARE_SPREAD, "of the searches equal another one of the same second"),
-    AdmissionMeasure("copied", "share", "high", SHARE_SPREAD, "of the queries and results have an earlier day's counts"),
-    AdmissionMeasure("top_query", "share", "high", SHARE_SPREAD, "of the searches are for one query", is_content=False),
-    AdmissionMeasure("top_session", "share", "high", SHARE_SPREAD, "of the searches are one session's"),
+    AdmissionMeasure("searches", "ratio", "both", RATIO_SPREAD, "searches", "volume", is_content=False, surge="high"),
     AdmissionMeasure(
-        "known_queries", "share", "low", SHARE_SPREAD, "of the searches are for queries of earlier days", is_content=False
+        "searches_per_session", "ratio", "both", RATIO_SPREAD, "searches a session", "volume", is_content=False
+    ),
+    AdmissionMeasure(
+        "impressions_per_search", "ratio", "both", RATIO_SPREAD, "impressions a search", "results", is_content=False
+    ),
+    AdmissionMeasure("clicks_per_search", "ratio", "both", RATIO_SPREAD, "clicks a search", "clicks"),
+    AdmissionMeasure(
+        "repeats", "share", "high", SHARE_SPREAD, "of the rows repeat others or are clicks on their own", "records"
+    ),
+    AdmissionMeasure(
+        "bots", "share", "high", SHARE_SPREAD, "of the impressions are bots'", "records", is_content=False
+    ),
+    AdmissionMeasure(
+        "without_position", "share", "high", SHARE_SPREAD, "of the impressions have no position", "records"
+    ),
+    AdmissionMeasure("without_session", "share", "high", SHARE_SPREAD, "of the searches have no session", "records"),
+    AdmissionMeasure(
+        "twins", "share", "high", SHARE_SPREAD, "of the searches equal another one of the same second", "records"
+    ),
+    AdmissionMeasure(
+        "copied", "share", "high", SHARE_SPREAD, "of the queries and results have an earlier day's counts", "records"
+    ),
+    AdmissionMeasure(
+        "top_query",
+        "share",
+        "high",
+        SHARE_SPREAD,
+        "of the searches are for one query",
+        "queries",
+        is_content=False,
+        surge="high",
+    ),
+    AdmissionMeasure("top_session", "share", "high", SHARE_SPREAD, "of the searches are one session's", "records"),
+    AdmissionMeasure(
+        "known_queries",
+        "share",
+        "low",
+        SHARE_SPREAD,
+        "of the searches are for queries of earlier days",
+        "queries",
+        is_content=False,
+        surge="low",
     ),
     AdmissionMeasure(
         "known_documents",
@@ -83,20 +123,46 @@ MEASURES = (
         "low",
         SHARE_SPREAD,
         "of the impressions are of documents of earlier days",
+        "queries",
         is_content=False,
+        surge="low",
     ),
     AdmissionMeasure(
-        "known_shown", "share", "low", SHARE_SPREAD, "of what head queries show was shown for them before"
+        "known_shown", "share", "low", SHARE_SPREAD, "of what head queries show was shown for them before", "results"
     ),
     AdmissionMeasure(
-        "known_clicked", "share", "low", SHARE_SPREAD, "of the clicks of head queries are on documents clicked before"
+        "known_clicked",
+        "share",
+        "low",
+        SHARE_SPREAD,
+        "of the clicks of head queries are on documents clicked before",
+        "clicks",
     ),
     AdmissionMeasure(
-        "clicks_by_place", "profile", "high", PROFILE_SPREAD, "distance of the click-through by position"
+        "clicks_by_place", "profile", "high", PROFILE_SPREAD, "distance of the click-through by position", "clicks"
     ),
-    AdmissionMeasure("shown_by_place", "profile", "high", PROFILE_SPREAD, "distance of the impressions by position"),
     AdmissionMeasure(
-        "searches_by_hour", "profile", "high", PROFILE_SPREAD, "distance of the searches by hour", is_content=False
+        "shown_by_place", "profile", "high", PROFILE_SPREAD, "distance of the impressions by position", "results"
+    ),
+    AdmissionMeasure(
+        "searches_by_hour",
+        "profile",
+        "high",
+        PROFILE_SPREAD,
+        "distance of the searches by hour",
+        "hours",
+        False,
+        HOURS_OVERDISPERSION,
+    ),
+    AdmissionMeasure(
+        "silent_hours",
+        "share",
+        "high",
+        SHARE_SPREAD,
+        "of the usual searches fall into hours without any",
+        "hours",
+        False,
+        HOURS_OVERDISPERSION,
     ),
 )
 
@@ -198,6 +264,7 @@ def compute_measures(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Tabl
         values_and_sizes[name] = (_arcsine(counts[part], counts[total]), counts[total])
     for name, (column, exposure_column) in PROFILE_COLUMNS.items():
         values_and_sizes[name] = _profile_distance(connection, day, today, column, exposure_column)
+    values_and_sizes["silent_hours"] = _silent_hours(connection, day, today)
     tables = [_measure_rows(today["tenant"], name, *columns) for name, columns in values_and_sizes.items()]
     return pa.concat_tables([*tables, _known_shares(connection, day)])
 
@@ -247,6 +314,15 @@ def _profile_distance(
         expected = _to_matrix(today[exposure_column]) * (earlier + 0.5) / (earlier_exposures + 1)
     size = np.where(earlier.sum(axis=1) > 0, observed.sum(axis=1), 0)
     return divergence(observed, expected), size
+
+
+def _silent_hours(connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table) -> tuple[Doubles, Doubles]:
+    """Share of each tenant's usual searches that fall into hours without a search today, as after a truncation."""
+    searches = _to_matrix(today["searched_at"])
+    usual = _earlier_counts(connection, day, today, "searched_at")
+    total = usual.sum(axis=1)
+    size = np.where(total > 0, searches.sum(axis=1), 0)
+    return _arcsine((usual * (searches == 0)).sum(axis=1), total), size
 
 
 def _to_matrix(column: pa.ChunkedArray) -> Doubles:

@@ -18,16 +18,18 @@ from numpy.typing import NDArray
 from scipy.special import gammaincc, stdtr
 
 from darklode.pipeline.base.types import Doubles
-from darklode.pipeline.mine.admission.forecast import Forecast, forecast
+from darklode.pipeline.mine.admission.forecast import DailySeries, Forecast, forecast
 from darklode.pipeline.mine.admission.measures import MEASURES
 
 COMPARED_DAYS = 56
 """Number of days before a day that it is compared with."""
 MIN_DAYS = 5
 """Minimum number of earlier days for a comparison."""
+MIN_CONTENT_P_VALUE = 0.01
+"""Minimum p-value of the content measures of a held day whose surge widens the forecast."""
 N_LEVEL_DAYS, LEVEL_WINDOW = 3, 7
 """A new level is the median deviation of so many latest deviating days of the days before."""
-FISHER_PRIOR_DAYS, CORRELATION = 10.0, 1.5
+FISHER_PRIOR_DAYS, CORRELATION = 3.0, 1.5
 """Prior of the null distribution of Fisher's statistic: days that it counts for, and its variance as a multiple of the
 one of independent measures.
 """
@@ -38,7 +40,7 @@ Cauchy combination.
 N_MEASURES = len(MEASURES)
 
 HISTORY_SQL = """
-    SELECT tenant, measure, CAST($day AS DATE) - date AS age, value, size, expected, state, deviates
+    SELECT tenant, measure, CAST($day AS DATE) - date AS age, value, size, expected, p_value, state, deviates
     FROM measures_before WHERE date >= CAST($day AS DATE) - $days ORDER BY tenant, measure, date
 """
 
@@ -99,14 +101,17 @@ class _History:
     Attributes:
         values, sizes: NaN where there is none.
         residuals: values minus their forecasts.
-        is_usable: values that the forecast is fitted to.
+        is_fitted: values that the forecast is fitted to: of admitted days, and the volume of held ones.
+        is_in_tail: values that its spread is estimated from: of admitted days, and of held ones whose content is
+            ordinary what a surge moves. So the next campaign is not held again.
         deviates: days of each tenant that deviated, shape (n_tenants, n_days).
     """
 
     values: Doubles
     sizes: Doubles
     residuals: Doubles
-    is_usable: NDArray[np.bool_]
+    is_fitted: NDArray[np.bool_]
+    is_in_tail: NDArray[np.bool_]
     deviates: NDArray[np.bool_]
 
 
@@ -146,7 +151,7 @@ def score_day(connection: duckdb.DuckDBPyConnection, measures: pa.Table, day: st
     )
 
 
-MEASURE_FIELDS = ("name", "scale", "sides", "spread", "trend", "weekday", "is_content")
+MEASURE_FIELDS = ("name", "scale", "sides", "spread", "trend", "weekday", "is_content", "overdispersion")
 
 
 def _today(measures: pa.Table, tenants: list[str]) -> tuple[Doubles, Doubles]:
@@ -172,37 +177,53 @@ def _read_history(connection: duckdb.DuckDBPyConnection, day: str, tenants: list
     rows = rows.filter(pc.is_in(rows["tenant"], pa.array(tenants, pa.string())))
     shape = (len(tenants), N_MEASURES, COMPARED_DAYS)
     values, sizes, residuals = (np.full(shape, np.nan) for _ in range(3))
-    is_usable, deviates = np.zeros(shape, bool), np.zeros((len(tenants), COMPARED_DAYS), bool)
+    p_values = np.full(shape, np.nan)
+    is_held, deviates = (np.zeros((len(tenants), COMPARED_DAYS), bool) for _ in range(2))
     row, column = _cells(rows, tenants)
     back = rows["age"].to_numpy() - 1
     values[row, column, back] = rows["value"].to_numpy()
     sizes[row, column, back] = rows["size"].to_numpy()
     residuals[row, column, back] = rows["value"].to_numpy() - rows["expected"].to_numpy()
-    is_held = np.array(rows["state"].to_pylist(), object) == "held"
-    is_volume = np.array([measure.name for measure in MEASURES])[column] == "searches"
-    is_usable[row, column, back] = ~is_held | is_volume
+    p_values[row, column, back] = rows["p_value"].to_numpy()
+    is_held[row, back] = np.array(rows["state"].to_pylist(), object) == "held"
     deviates[row, back] = rows["deviates"].to_numpy(zero_copy_only=False)
-    return _History(values, sizes, residuals, is_usable, deviates)
+    is_admitted = np.isfinite(values) & ~is_held[:, None]
+    is_volume = np.array([measure.name == "searches" for measure in MEASURES])
+    is_content = np.array([measure.is_content for measure in MEASURES])
+    is_surge = is_held & (_content_p_values(p_values.swapaxes(1, 2), is_content) >= MIN_CONTENT_P_VALUE)
+    sign = np.array([{"low": -1, "high": 1, "": 0}[measure.surge] for measure in MEASURES])
+    is_surge_side = residuals * sign[:, None] > 0
+    return _History(
+        values,
+        sizes,
+        residuals,
+        is_admitted | (np.isfinite(values) & is_volume[:, None]),
+        is_admitted | (is_surge[:, None] & is_surge_side),
+        deviates,
+    )
 
 
 def _fit(past: _History, sizes: Doubles, scales: Mapping[str, NDArray[np.generic]]) -> Forecast:
     """Forecasts of all series, tenant by tenant and measure by measure."""
-    values = np.where(past.is_usable, past.values, np.nan)
-    typical = _latest(values)
+    typical = _latest(np.where(past.is_fitted, past.values, np.nan))
     typical = np.where(np.isnan(typical), 0.0, typical)
-    spread = scales["spread"].astype(float)
-    past_variance = spread[:, None] ** 2 + sampling_variance(
-        scales["scale"][:, None], past.sizes, np.expand_dims(typical, 2)
-    )
-    variance = spread**2 + sampling_variance(scales["scale"], sizes, typical)
+    spread, overdispersion = scales["spread"].astype(float), scales["overdispersion"].astype(float)
+    by_chance = sampling_variance(scales["scale"][:, None], past.sizes, np.expand_dims(typical, 2))
+    past_variance = spread[:, None] ** 2 + overdispersion[:, None] * by_chance
+    by_chance_today = overdispersion * sampling_variance(scales["scale"], sizes, typical)
     n_series = sizes.size
     n_tenants = len(sizes)
     return forecast(
-        values.reshape(n_series, -1),
-        np.where(np.isnan(past_variance), 1.0, past_variance).reshape(n_series, -1),
-        variance.ravel(),
-        np.tile(scales["trend"].astype(float), n_tenants),
-        np.tile(scales["weekday"].astype(float), n_tenants),
+        DailySeries(
+            past.values.reshape(n_series, -1),
+            past.is_fitted.reshape(n_series, -1),
+            past.is_in_tail.reshape(n_series, -1),
+            np.where(np.isnan(past_variance), 1.0, past_variance).reshape(n_series, -1),
+            (spread**2 + by_chance_today).ravel(),
+            by_chance_today.ravel(),
+            np.tile(scales["trend"].astype(float), n_tenants),
+            np.tile(scales["weekday"].astype(float), n_tenants),
+        )
     )
 
 
@@ -215,7 +236,9 @@ def sampling_variance(scale: NDArray[np.generic], sizes: Doubles, typical: Doubl
         typical: usual values of the measure.
     """
     per_count = 1 / np.maximum(sizes * np.exp(np.where(scale == "ratio", typical, 0.0)), 1)
-    by_scale: Doubles = np.where(scale == "ratio", per_count, np.where(scale == "share", 1 / (4 * sizes), 1 / (2 * sizes)))
+    by_scale: Doubles = np.where(
+        scale == "ratio", per_count, np.where(scale == "share", 1 / (4 * sizes), 1 / (2 * sizes))
+    )
     return by_scale
 
 
@@ -259,9 +282,13 @@ def combine(p_values: Doubles, past: Doubles) -> Doubles:
         p_values: of today's measures, shape (n_tenants, n_measures).
         past: of the past days, shape (n_tenants, n_measures, n_days).
     """
-    single = cauchy_combination(p_values)
-    pooled = _brown(_fisher(p_values), np.isfinite(p_values).sum(axis=1), _fisher(past.swapaxes(1, 2)))
-    return np.minimum(1.0, 2 * np.fmin(single, pooled))
+    by_group = []
+    for group in dict.fromkeys(measure.group for measure in MEASURES):
+        is_in = np.array([measure.group == group for measure in MEASURES])
+        own = p_values[:, is_in]
+        pooled = _brown(_fisher(own), np.isfinite(own).sum(axis=1), _fisher(past[:, is_in].swapaxes(1, 2)))
+        by_group.append(cauchy_combination(np.stack([cauchy_combination(own), pooled], axis=1)))
+    return cauchy_combination(np.stack(by_group, axis=1))
 
 
 def _fisher(p_values: Doubles) -> Doubles:
@@ -290,15 +317,14 @@ def _past_p_values(past: _History, fit: Forecast, sides: NDArray[np.generic]) ->
     z = fit.past_z.reshape(past.values.shape)
     df = np.where(z < 0, fit.df_low.reshape(z.shape[:2])[:, :, None], fit.df_high.reshape(z.shape[:2])[:, :, None])
     p = p_value(z.swapaxes(1, 2), df.swapaxes(1, 2), sides).swapaxes(1, 2)
-    only_volume = ~past.is_usable[:, 1:].any(axis=1)  # held days
-    return np.where(only_volume[:, None, :], np.nan, p)
+    return np.where(past.is_in_tail & past.is_fitted, p, np.nan)
 
 
 def _content_p_values(p_values: Doubles, is_content: NDArray[np.generic]) -> Doubles:
-    """P-value of the content measures; 0 if what was clicked cannot be compared with earlier days."""
+    """P-value of the content measures (last axis); 0 if what was clicked cannot be compared with earlier days."""
     clicked = [measure.name for measure in MEASURES].index("known_clicked")
     content = cauchy_combination(np.where(is_content.astype(bool), p_values, np.nan))
-    return np.where(np.isfinite(p_values[:, clicked]), content, 0.0)
+    return np.where(np.isfinite(p_values[..., clicked]), content, 0.0)
 
 
 def _level_p_values(past: _History, fit: Forecast, deviation: Doubles) -> Doubles:

@@ -117,7 +117,7 @@ class PastDays:
         create_past_tables(connection)
 
     def basis(self, day: str) -> list[Json]:
-        """Fingerprint of what a day's state depends on: its statistics, those of the eight weeks before, the tenants."""
+        """Fingerprint of what a day's state depends on: its own and the earlier statistics, and the tenants."""
         day_statistics: list[Json] = [self._digests[name].get(day, "") for name in ("figures", "marks")]
         known: list[Json] = [self.known_tenants.first_day, key_of(*sorted(self.known_tenants.names))]
         return [day_statistics, known, [[before, self._day_fingerprints[before]] for before in self._days_before(day)]]
