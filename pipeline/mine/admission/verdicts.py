@@ -175,7 +175,7 @@ def _find(
     agrees = bool(scores.level[number] >= MIN_LEVEL_P_VALUE)
     is_confirmed = n_before + 1 >= confirm_days and scores.content[number] >= limit
     if agrees and (is_vouched_for or is_confirmed):
-        return _Finding([f"new level since {n_before + 1} days: {reasons[0]}", *reasons[1:]], is_held=False)
+        return _Finding([f"new level for {n_before + 1} days: {reasons[0]}", *reasons[1:]], is_held=False)
     return _Finding(reasons, is_held=True)
 
 
