@@ -98,8 +98,8 @@ def test_held_days_are_shown_with_their_reasons_and_what_to_do(run: Run) -> None
     row = {"date": "2026-03-02", "tenant": "t", "rows": 9, "reasons": "3 searches, 150 expected; no clicks"}
     assert told.tables == [[row]]
     assert str(raised.value) == (
-        "2026-03-02 is held back: 3 searches, 150 expected; no clicks; accept it to add its 9 rows to the training data "
-        "(`darklode mine --accept-day 2026-03-02`), or discard it to leave them out for good "
+        "2026-03-02 is held back: 3 searches, 150 expected; no clicks; accept it to add its 9 rows to the training "
+        "data (`darklode mine --accept-day 2026-03-02`), or discard it to leave them out for good "
         "(`darklode mine --discard-day 2026-03-02`)\neverything else is published"
     )
     assert (raised.value.code, raised.value.days) == (4, ["2026-03-02"])

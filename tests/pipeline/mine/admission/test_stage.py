@@ -12,7 +12,7 @@ from darklode.pipeline.mine.admission.stage import ADMIT_DAYS
 from darklode.schemas.mining import AdmissionSettings
 from helpers.days import days, garbage, judged, ordinary
 from helpers.runs import read
-from helpers.small_log import FIRST, Log
+from helpers.small_log import FIRST, Log, Search
 
 BAD = 9
 DAY = str(FIRST + timedelta(BAD))
