@@ -56,15 +56,12 @@ class LogSettings(Section):
 class AdmissionSettings(Section):
     """Detection of anomalous days."""
 
-    hold_anomalous_days: bool = Field(
-        True, description="Exclude an anomalous day from all output until somebody accepts it. false: only report it."
-    )
     false_alarm_rate: float = Field(
         0.003,
-        gt=0,
+        ge=0,
         lt=0.5,
         description="Share of ordinary nights that may be held back by chance. Smaller: fewer false alarms, and less "
-        "garbage is found.",
+        "garbage is found. 0: hold nothing back.",
     )
     confirm_days: int = Field(
         3,

@@ -33,7 +33,7 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, hist
     Args:
         tables: tables that contain `day_figures` and `day_marks`.
         output: receives `day_measures` and `log_days`, one part per day, and the fact `LEFT_OUT_FACT`.
-        settings: false-alarm rate, days that confirm a new level, and whether implausible days are held back.
+        settings: false-alarm rate, and days that confirm a new level.
         history: files read, and people's decisions.
     """
     figures, marks = tables.by_day("day_figures"), tables.by_day("day_marks")

@@ -119,7 +119,7 @@ def judge_day(
         connection: with `figures` and `marks` of the day, `figures_before` and `marks_before` of admitted days, and
             `measures_before` (see `score_day`).
         day: ISO date.
-        settings: false-alarm rate, days that confirm a new level, and whether implausible days are held back.
+        settings: false-alarm rate (0: nothing is held back), and days that confirm a new level.
         history: files read, and people's decisions.
         known: the tenants before the day.
     """
@@ -141,7 +141,7 @@ def judge_day(
                 {
                     "tenant": tenant,
                     "date": date.fromisoformat(day),
-                    "state": _state(is_present, finding.is_held and settings.hold_anomalous_days, decision),
+                    "state": _state(is_present, finding.is_held and settings.false_alarm_rate > 0, decision),
                     "reasons": finding.reasons,
                     "distance": _number(np.nanmax(scores.distances[number], initial=-1.0)),
                     "p_value": _number(scores.night[number]),

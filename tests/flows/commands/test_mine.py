@@ -120,7 +120,10 @@ def test_the_mined_tables_answer_queries(call: Call, mined_run: SampleRun) -> No
         (["--to", "2026-03-01"], "--from and --to must be given together; use --date for one day"),
         (["--date", "2026-02-30"], "'2026-02-30' does not match the formats '%Y-%m-%d'"),
         (["--test-from", "tomorrow"], "'tomorrow' does not match the formats '%Y-%m-%d'"),
-        (["--set", "admission.false_alarm_rate=0"], "admission.false_alarm_rate: Input should be greater than 0"),
+        (
+            ["--set", "admission.false_alarm_rate=-1"],
+            "admission.false_alarm_rate: Input should be greater than or equal to 0",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
