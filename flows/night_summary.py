@@ -2,6 +2,9 @@
 
 from datetime import UTC, date, datetime, timedelta
 
+import pyarrow as pa
+
+from darklode.flows.decision_command import decision_command
 from darklode.flows.executor import executor
 from darklode.flows.mining_history import mining_inputs
 from darklode.flows.prefect.naming import run_name
@@ -12,6 +15,7 @@ from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, HeldBack
 from darklode.pipeline.mine.admission.admitted_log import LEFT_OUT_FACT
 from darklode.pipeline.mine.admission.decisions import DecisionRequest, Decisions
+from darklode.pipeline.mine.admission.held_days import held_days
 from darklode.pipeline.mine.admission.stage import ADMIT_DAYS
 from darklode.pipeline.mine.history import History
 from darklode.pipeline.triplets.placement import MISPLACED, has_old_layout, misplaced_triplets
@@ -56,14 +60,6 @@ def decide(run: Run, history: History, request: DecisionRequest) -> None:
     Decisions(run.store).add(request.decisions(history.marks()))
 
 
-HELD_DAYS_SQL = """
-    SELECT CAST(date AS VARCHAR) AS date, tenant, rows, array_to_string(reasons, '; ') AS reasons,
-           CASE WHEN count(*) OVER (PARTITION BY date) = 1 THEN CAST(date AS VARCHAR)
-                ELSE concat(tenant, ':', CAST(date AS VARCHAR)) END AS name
-    FROM log_days QUALIFY state = 'held' ORDER BY date, tenant
-"""
-
-
 def report_held_days(run: Run) -> None:
     """Report days that are held back without a decision; the run is complete without them.
 
@@ -73,18 +69,21 @@ def report_held_days(run: Run) -> None:
     admitted = run.manifest(ADMIT_DAYS)
     if admitted and admitted.facts.get(LEFT_OUT_FACT) == {}:
         return
-    rows = run.tables("log_days").sql(HELD_DAYS_SQL)
-    if not rows.num_rows:
+    days_held = held_days(run.tables("log_days"))
+    if not days_held:
         return
-    reporter().table("Days held back", rows.drop_columns(["name"]))
-    reasons = "; ".join(f"{row['name']} ({row['reasons']})" for row in rows.to_pylist()[:N_NAMED])
-    more = f" and {rows.num_rows - N_NAMED} more" if rows.num_rows > N_NAMED else ""
-    error = HeldBack(
-        f"days held back: {reasons}{more}; everything else is published. Inspect the log, then use --accept-day to "
-        "include a day or --discard-day to leave it out for good (deployments: accept_days, discard_days); a day whose "
-        "file is replaced is checked again",
-        days=rows["name"].to_pylist(),
-    )
+    rows = [
+        {"date": day.date, "tenant": day.tenant, "rows": day.rows, "reasons": "; ".join(day.reasons)}
+        for day in days_held
+    ]
+    reporter().table("Days held back", pa.Table.from_pylist(rows))
+    sentences = [
+        day.sentence(decision_command("--accept-day", [day.name]), decision_command("--discard-day", [day.name]))
+        for day in days_held[:N_NAMED]
+    ]
+    more = [f"{len(days_held) - N_NAMED} more days are held back"] if len(days_held) > N_NAMED else []
+    message = "\n".join([*sentences, *more, "everything else is published"])
+    error = HeldBack(message, days=[day.name for day in days_held])
     _notify_held(run, error)
     raise error
 

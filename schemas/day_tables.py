@@ -26,6 +26,9 @@ DAY_FIGURES = Table(
             column("documents", pa.int64(), "distinct documents shown"),
             column("without_position", pa.int64(), "impressions without a position"),
             column("without_session", pa.int64(), "searches without a session id"),
+            column(
+                "twins", pa.int64(), "searches with the query, second, results and clicks of another search of the day"
+            ),
             column("top_query", pa.int64(), "searches for the most frequent query"),
             column("top_session", pa.int64(), "searches of the most active session"),
             column("shown_at", COUNTS, "impressions at positions 1, 2, … 19, and 20 or lower"),
@@ -63,13 +66,14 @@ DAY_MEASURES = Table(
             column("measure", pa.string(), "name of the measure (docs/guides/mine.md)"),
             column("value", pa.float64(), "value of the day, on the scale of the measure"),
             column("size", pa.float64(), "sample size of the value"),
-            column("expected", pa.float64(), "median of the reference days; null if there are too few", null=True),
+            column("expected", pa.float64(), "forecast from earlier days; null if there are too few", null=True),
             column(
                 "distance",
                 pa.float64(),
-                "robust z-score of the value; null if there are too few reference days",
+                "implausible deviation from the forecast in its standard deviations; null without a forecast",
                 null=True,
             ),
+            column("p_value", pa.float64(), "probability of such a deviation by chance; null without one", null=True),
         ]
     ),
 )
@@ -83,11 +87,17 @@ LOG_DAYS = Table(
             TENANT,
             DATE,
             column("state", pa.string(), "admitted, held, accepted, discarded, or missing (no file in the log)"),
-            column("reasons", STRINGS, "implausible measures, worst first"),
+            column("reasons", STRINGS, "what is unusual, most unusual first"),
             column(
                 "distance",
                 pa.float64(),
-                "largest robust z-score of its measures; null if there are too few days",
+                "largest distance of its measures; null if there are too few days",
+                null=True,
+            ),
+            column(
+                "p_value",
+                pa.float64(),
+                "probability that an ordinary day is as unusual; null if there are too few days",
                 null=True,
             ),
             column("rows", pa.int64(), "rows of `impressions`"),

@@ -57,14 +57,18 @@ class LogSettings(Section):
 class AdmissionSettings(Section):
     """Detection of anomalous days."""
 
-    hold_anomalous_days: bool = Field(
-        True, description="Exclude an anomalous day from all output until somebody accepts it. false: only report it."
+    false_alarm_rate: float = Field(
+        0.003,
+        ge=0,
+        lt=0.5,
+        description="Share of ordinary nights that may be held back by chance. Smaller: fewer false alarms, and less "
+        "garbage is found. 0: hold nothing back.",
     )
-    max_robust_z: float = Field(
-        5.0,
-        gt=0,
-        description="A day is anomalous if one of its statistics deviates from the days before by more than this many "
-        "robust standard deviations (docs/guides/mine.md).",
+    confirm_days: int = Field(
+        3,
+        ge=1,
+        description="Days at a new level, such as a launch, until it is admitted without a decision. What was clicked "
+        "must agree with earlier days (docs/guides/mine.md).",
     )
 
 

@@ -42,7 +42,7 @@ OFFERED_JUDGE_KIND = "llm"
 
 OFFERED_LOG_KEYS = """
     logs.columns.query logs.columns.doc_id logs.columns.timestamp logs.columns.clicked logs.columns.tenant
-    click.model associate.max_lenders_per_query admission.hold_anomalous_days
+    click.model associate.max_lenders_per_query admission.false_alarm_rate
 """.split()
 """Settings that the file lists in addition if there is a search log."""
 

@@ -1,8 +1,6 @@
 """darklode mine: mine triplets from a search log."""
 
 import json
-import shlex
-import sys
 from datetime import datetime
 from types import ModuleType
 from typing import Annotated, Any
@@ -125,9 +123,8 @@ def mine(
             preset=config_file.preset,
             settings=settings.model_dump(mode="json"),
         )
-    except HeldBack as error:
+    except HeldBack:
         _summarise(Run(out), settings)
-        _print_decision_commands(error)
         raise
     _summarise(Run(out), settings)
 
@@ -137,15 +134,6 @@ def _check_dates(date: datetime | None, first: datetime | None, last: datetime |
         raise CommandLineError("use either --date for one day, or --from and --to for a range")
     if (first is None) != (last is None):
         raise CommandLineError("--from and --to must be given together; use --date for one day")
-
-
-def _print_decision_commands(error: HeldBack) -> None:
-    """Print the commands that accept or discard the held days, ready to copy."""
-    console.print("\n[yellow]Days are held back. Inspect the log, then either[/yellow]")
-    for option, purpose in (("--accept-day", "admit them"), ("--discard-day", "exclude them permanently")):
-        arguments = [part for day in error.days for part in (option, day)]
-        command = shlex.join(["darklode", *sys.argv[1:], *arguments, "--reason", "…"])
-        console.print(f"{purpose}:\n  {printable(command)}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _summarise(run: Run, settings: Settings) -> None:

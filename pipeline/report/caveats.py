@@ -4,6 +4,7 @@ from typing import Any
 
 from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.mine.admission.held_days import held_days
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.pipeline.report.grades import mixed_grades
@@ -312,7 +313,7 @@ def mined_caveats(tables: Tables) -> list[str]:
     Args:
         tables: `duckdb_views.all_tables` of a mined run.
     """
-    sentences = [_missing_documents_caveat(tables), _no_negative_caveat(tables), _excluded_days_caveat(tables)]
+    sentences = [_missing_documents_caveat(tables), _no_negative_caveat(tables), *_excluded_days_caveats(tables)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -346,17 +347,21 @@ def _no_negative_caveat(tables: Tables) -> str:
     return f"{n_triplets:,} triplets have no negative." if n_triplets else ""
 
 
-EXCLUDED_DAYS_SQL = """
-    SELECT state, count(DISTINCT date) AS days, CAST(max(date) AS VARCHAR) AS latest
-    FROM log_days WHERE state IN ('held', 'discarded') GROUP BY state ORDER BY state DESC
-"""
+N_HELD_DAYS = 3
+"""Number of held days named in the card."""
+DISCARDED_DAYS_SQL = "SELECT count(DISTINCT date) FROM log_days WHERE state = 'discarded'"
 
 
-def _excluded_days_caveat(tables: Tables) -> str:
-    """Caveat on days of the log that the admission stage holds back or that an operator discarded."""
-    rows = tables.sql(EXCLUDED_DAYS_SQL).to_pylist() if "log_days" in tables else []
-    counts = [f"{row['days']:,} {STATE_LABELS[row['state']]}" for row in rows]
-    return f"Days of the log that are not used: {', '.join(counts)}." if counts else ""
-
-
-STATE_LABELS = {"held": "held back until you decide", "discarded": "discarded"}
+def _excluded_days_caveats(tables: Tables) -> list[str]:
+    """Caveats on days of the log that the admission stage holds back or that an operator discarded."""
+    if "log_days" not in tables:
+        return []
+    days = held_days(tables)
+    option = "darklode mine {} {}"
+    sentences = [
+        f"{day.sentence(option.format('--accept-day', day.name), option.format('--discard-day', day.name))}."
+        for day in days[:N_HELD_DAYS]
+    ]
+    more = [f"{len(days) - N_HELD_DAYS:,} more days are held back."] if len(days) > N_HELD_DAYS else []
+    n_discarded = tables.sql(DISCARDED_DAYS_SQL)[0][0].as_py()
+    return [*sentences, *more, *([f"{n_discarded:,} days of the log were discarded."] if n_discarded else [])]

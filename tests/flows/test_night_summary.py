@@ -97,8 +97,10 @@ def test_held_days_are_shown_with_their_reasons_and_what_to_do(run: Run) -> None
         report_held_days(run)
     row = {"date": "2026-03-02", "tenant": "t", "rows": 9, "reasons": "3 searches, 150 expected; no clicks"}
     assert told.tables == [[row]]
-    assert str(raised.value).startswith(
-        "days held back: 2026-03-02 (3 searches, 150 expected; no clicks); everything else is published. Inspect"
+    assert str(raised.value) == (
+        "2026-03-02 is held back: 3 searches, 150 expected; no clicks; accept it to add its 9 rows to the training "
+        "data (`darklode mine --accept-day 2026-03-02`), or discard it to leave them out for good "
+        "(`darklode mine --discard-day 2026-03-02`)\neverything else is published"
     )
     assert (raised.value.code, raised.value.days) == (4, ["2026-03-02"])
 
@@ -126,7 +128,7 @@ def test_a_night_with_nothing_to_do_tells_of_held_days_once_a_day(run: Run, monk
             assert (night(), night()) == (posted, posted)
     _, told = hook.posted[0]
     assert (told["flow"], told["state"], told["page"]) == ("mine-logs", "held", "")
-    assert told["message"].startswith("days held back: 2026-03-01 (no clicks); everything else is published. Inspect")
+    assert told["message"].startswith("2026-03-01 is held back: no clicks; accept it to add its 9 rows to the training")
     assert told["text"] == f"mine-logs {told['run']} held: {told['message']}"
     assert told["run"].endswith(f"run {datetime.now(UTC):%Y-%m-%d}")
 

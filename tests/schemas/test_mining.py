@@ -27,7 +27,7 @@ def test_the_first_day_of_the_test_period_is_a_date() -> None:
     "given",
     [
         {"mining": {"verify_share": 1.1}},
-        {"admission": {"max_robust_z": 0}},
+        {"admission": {"false_alarm_rate": -1}},
         {"mining": {"test_pool_size": -1}},
         {"click": {"model": "dbn"}},
         {"click": {"min_clicks": 0}},

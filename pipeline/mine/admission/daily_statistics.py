@@ -6,7 +6,7 @@ from darklode.pipeline.mine.days import digests
 from darklode.pipeline.mine.evidence import Exposures
 from darklode.schemas.mining import LogSettings
 
-DAY_FIGURES_STAGE = Stage("day_figures", 1, ("impressions",), ("day_figures", "day_marks"))
+DAY_FIGURES_STAGE = Stage("day_figures", 2, ("impressions",), ("day_figures", "day_marks"))
 
 MAX_POSITION = 20
 """Number of positions counted one by one; lower positions count as the last of them."""
@@ -18,7 +18,8 @@ N_HEAD_QUERIES = 500
 DAY_FIGURES_SQL = """
     WITH search_rows AS (
         SELECT tenant, search_id, min(query_id) AS query_id, min(session_id) AS session_id,
-               hour(min(time) AT TIME ZONE 'UTC') AS hour
+               hour(min(time) AT TIME ZONE 'UTC') AS hour, min(time) AS time, count(*) AS n_shown,
+               count(*) FILTER (clicked) AS n_clicked, bit_xor(md5_number_lower(doc_id)) AS shown_hash
         FROM {people} GROUP BY tenant, search_id
     ), tenants AS (SELECT tenant, count(*) AS rows FROM {impressions} GROUP BY tenant),
     all_shown AS (SELECT tenant, count(*) AS shown FROM {shown} GROUP BY tenant),
@@ -31,6 +32,9 @@ DAY_FIGURES_SQL = """
         SELECT tenant, count(*) AS searches, count(DISTINCT session_id) AS sessions,
                count(*) FILTER (session_id IS NULL) AS without_session
         FROM search_rows GROUP BY tenant
+    ), distinct_searches AS (
+        SELECT tenant, count(*) AS distinct_searches
+        FROM (SELECT DISTINCT tenant, query_id, time, n_shown, n_clicked, shown_hash FROM search_rows) GROUP BY tenant
     ), top_queries AS (
         SELECT tenant, max(n) AS top_query
         FROM (SELECT tenant, count(*) AS n FROM search_rows GROUP BY tenant, query_id) GROUP BY tenant
@@ -55,10 +59,11 @@ DAY_FIGURES_SQL = """
            coalesce(impressions, 0) AS impressions, coalesce(searches, 0) AS searches, coalesce(clicks, 0) AS clicks,
            coalesce(sessions, 0) AS sessions, coalesce(queries, 0) AS queries, coalesce(documents, 0) AS documents,
            coalesce(without_position, 0) AS without_position,
-           coalesce(without_session, 0) AS without_session, coalesce(top_query, 0) AS top_query,
+           coalesce(without_session, 0) AS without_session,
+           coalesce(searches - distinct_searches, 0) AS twins, coalesce(top_query, 0) AS top_query,
            coalesce(top_session, 0) AS top_session, shown_at, clicked_at, searched_at
     FROM tenants JOIN all_shown USING (tenant) JOIN position_lists USING (tenant) JOIN hour_lists USING (tenant)
-    LEFT JOIN sums USING (tenant) LEFT JOIN searches USING (tenant)
+    LEFT JOIN sums USING (tenant) LEFT JOIN searches USING (tenant) LEFT JOIN distinct_searches USING (tenant)
     LEFT JOIN top_queries USING (tenant) LEFT JOIN top_sessions USING (tenant)
     ORDER BY tenant
 """

@@ -16,6 +16,8 @@ from scipy.special import rel_entr
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.mine.admission.daily_statistics import MARKS_PER_DAY
 
+Group = Literal["volume", "hours", "clicks", "results", "queries", "records"]
+
 
 @dataclass(frozen=True)
 class AdmissionMeasure:
@@ -26,9 +28,13 @@ class AdmissionMeasure:
         scale: ratio (log of a count or ratio), share (arcsine of the root of a share of a total), or profile (distance
             of a distribution).
         sides: which deviations are implausible: low values, high values, or both.
-        spread: minimum spread of ordinary days on the scale; lower bound of the median absolute deviation. A smaller
-            value holds back more days.
+        spread: prior standard deviation of ordinary days around their forecast, on the scale.
         words: the measure in words, for the reasons shown to people.
+        group: measures whose small deviations are pooled, since the same fault moves them together.
+        is_content: whether a deviation makes wrong labels (clicks on other documents, copies, lost positions) instead
+            of being explained by other users, queries or documents; such a level is never learned without a decision.
+        surge: the side on which a sale, a campaign or a launch moves the measure, if any.
+        overdispersion: sampling variance as a multiple of the one of independent counts.
     """
 
     name: str
@@ -36,6 +42,20 @@ class AdmissionMeasure:
     sides: Literal["low", "high", "both"]
     spread: float
     words: str
+    group: Group
+    is_content: bool = True
+    overdispersion: float = 1.0
+    surge: Literal["low", "high", ""] = ""
+
+    @property
+    def trend(self) -> float:
+        """Prior standard deviation of the change per week: 20 % of the searches, else half of the spread."""
+        return VOLUME_TREND if self.name == "searches" else self.spread / 2
+
+    @property
+    def weekday(self) -> float:
+        """Prior standard deviation of a weekday's effect: a weekend may have a tenth of the searches."""
+        return VOLUME_WEEKDAY if self.name == "searches" else 2 * self.spread
 
     def plain(self, value: float) -> str:
         """Format a value of the scale."""
@@ -45,31 +65,105 @@ class AdmissionMeasure:
 
 
 RATIO_SPREAD, SHARE_SPREAD, PROFILE_SPREAD = 0.10, 0.05, 0.07
-"""Minimum spreads: 10 % of a count; 5 points for a share of one half, 2 points for a share of 5 %."""
+"""Prior spreads: 10 % of a count; 5 points for a share of one half, 2 points for a share of 5 %."""
+VOLUME_TREND, VOLUME_WEEKDAY = 0.2, 1.0
+"""Priors of the number of searches: growth of 3 % a day is 20 % a week; e^-2 = 14 % is two standard deviations."""
+HOURS_OVERDISPERSION = 4.0
+"""The searches of a session fall into one hour, and neighbouring quiet hours are empty together."""
 
 MEASURES = (
-    AdmissionMeasure("searches", "ratio", "both", RATIO_SPREAD, "searches"),
-    AdmissionMeasure("searches_per_session", "ratio", "both", RATIO_SPREAD, "searches a session"),
-    AdmissionMeasure("impressions_per_search", "ratio", "both", RATIO_SPREAD, "impressions a search"),
-    AdmissionMeasure("clicks_per_search", "ratio", "both", RATIO_SPREAD, "clicks a search"),
-    AdmissionMeasure("repeats", "share", "high", SHARE_SPREAD, "of the rows repeat others or are clicks on their own"),
-    AdmissionMeasure("bots", "share", "high", SHARE_SPREAD, "of the impressions are bots'"),
-    AdmissionMeasure("without_position", "share", "high", SHARE_SPREAD, "of the impressions have no place"),
-    AdmissionMeasure("without_session", "share", "high", SHARE_SPREAD, "of the searches have no session"),
-    AdmissionMeasure("top_query", "share", "high", SHARE_SPREAD, "of the searches are for one query"),
-    AdmissionMeasure("top_session", "share", "high", SHARE_SPREAD, "of the searches are one session's"),
-    AdmissionMeasure("known_queries", "share", "low", SHARE_SPREAD, "of the searches are for queries of earlier days"),
+    AdmissionMeasure("searches", "ratio", "both", RATIO_SPREAD, "searches", "volume", is_content=False, surge="high"),
     AdmissionMeasure(
-        "known_documents", "share", "low", SHARE_SPREAD, "of the impressions are of documents of earlier days"
+        "searches_per_session", "ratio", "both", RATIO_SPREAD, "searches a session", "volume", is_content=False
     ),
     AdmissionMeasure(
-        "known_shown", "share", "low", SHARE_SPREAD, "of what head queries show was shown for them before"
+        "impressions_per_search", "ratio", "both", RATIO_SPREAD, "impressions a search", "results", is_content=False
+    ),
+    AdmissionMeasure("clicks_per_search", "ratio", "both", RATIO_SPREAD, "clicks a search", "clicks"),
+    AdmissionMeasure(
+        "repeats", "share", "high", SHARE_SPREAD, "of the rows repeat others or are clicks on their own", "records"
     ),
     AdmissionMeasure(
-        "known_clicked", "share", "low", SHARE_SPREAD, "of the clicks of head queries are on documents clicked before"
+        "bots", "share", "high", SHARE_SPREAD, "of the impressions are bots'", "records", is_content=False
     ),
-    AdmissionMeasure("clicks_by_place", "profile", "high", PROFILE_SPREAD, "distance of the click-through by place"),
-    AdmissionMeasure("searches_by_hour", "profile", "high", PROFILE_SPREAD, "distance of the searches by hour"),
+    AdmissionMeasure(
+        "without_position", "share", "high", SHARE_SPREAD, "of the impressions have no position", "records"
+    ),
+    AdmissionMeasure("without_session", "share", "high", SHARE_SPREAD, "of the searches have no session", "records"),
+    AdmissionMeasure(
+        "twins", "share", "high", SHARE_SPREAD, "of the searches equal another one of the same second", "records"
+    ),
+    AdmissionMeasure(
+        "copied", "share", "high", SHARE_SPREAD, "of the queries and results have an earlier day's counts", "records"
+    ),
+    AdmissionMeasure(
+        "top_query",
+        "share",
+        "high",
+        SHARE_SPREAD,
+        "of the searches are for one query",
+        "queries",
+        is_content=False,
+        surge="high",
+    ),
+    AdmissionMeasure("top_session", "share", "high", SHARE_SPREAD, "of the searches are one session's", "records"),
+    AdmissionMeasure(
+        "known_queries",
+        "share",
+        "low",
+        SHARE_SPREAD,
+        "of the searches are for queries of earlier days",
+        "queries",
+        is_content=False,
+        surge="low",
+    ),
+    AdmissionMeasure(
+        "known_documents",
+        "share",
+        "low",
+        SHARE_SPREAD,
+        "of the impressions are of documents of earlier days",
+        "queries",
+        is_content=False,
+        surge="low",
+    ),
+    AdmissionMeasure(
+        "known_shown", "share", "low", SHARE_SPREAD, "of what head queries show was shown for them before", "results"
+    ),
+    AdmissionMeasure(
+        "known_clicked",
+        "share",
+        "low",
+        SHARE_SPREAD,
+        "of the clicks of head queries are on documents clicked before",
+        "clicks",
+    ),
+    AdmissionMeasure(
+        "clicks_by_place", "profile", "high", PROFILE_SPREAD, "distance of the click-through by position", "clicks"
+    ),
+    AdmissionMeasure(
+        "shown_by_place", "profile", "high", PROFILE_SPREAD, "distance of the impressions by position", "results"
+    ),
+    AdmissionMeasure(
+        "searches_by_hour",
+        "profile",
+        "high",
+        PROFILE_SPREAD,
+        "distance of the searches by hour",
+        "hours",
+        False,
+        HOURS_OVERDISPERSION,
+    ),
+    AdmissionMeasure(
+        "silent_hours",
+        "share",
+        "high",
+        SHARE_SPREAD,
+        "of the usual searches fall into hours without any",
+        "hours",
+        False,
+        HOURS_OVERDISPERSION,
+    ),
 )
 
 RATIO_COLUMNS = {
@@ -82,6 +176,7 @@ SHARE_COLUMNS = {
     "bots": ("bots", "shown"),
     "without_position": ("without_position", "impressions"),
     "without_session": ("without_session", "searches"),
+    "twins": ("twins", "searches"),
     "top_query": ("top_query", "searches"),
     "top_session": ("top_session", "searches"),
 }
@@ -111,7 +206,13 @@ KNOWN_SHARES_SQL = """
     ), known_marks AS (SELECT DISTINCT tenant, kind, mark, true AS known FROM recent WHERE kind <> 'pair'),
     pair_sums AS (SELECT tenant, mark, sum(clicks) AS clicks FROM recent WHERE kind = 'pair' GROUP BY tenant, mark),
     query_sums AS (SELECT tenant, query, sum(clicks) AS clicks FROM recent WHERE kind = 'pair' GROUP BY tenant, query),
-    pairs_today AS (
+    equal_counts AS (
+        SELECT tenant, max(n) AS n FROM (
+            SELECT m.tenant, count(*) AS n
+            FROM marks_before b JOIN marks m USING (tenant, kind, mark, shown, clicks)
+            WHERE b.date >= CAST($day AS DATE) - $copy_days GROUP BY m.tenant, b.date
+        ) GROUP BY tenant
+    ), pairs_today AS (
         SELECT m.tenant, m.query, m.shown, m.clicks, h.clicks AS query_clicks, p.clicks AS pair_clicks
         FROM marks m JOIN query_sums h ON h.tenant = m.tenant AND h.query = m.query
         LEFT JOIN pair_sums p ON p.tenant = m.tenant AND p.mark = m.mark WHERE m.kind = 'pair'
@@ -126,15 +227,24 @@ KNOWN_SHARES_SQL = """
     UNION ALL
     SELECT tenant, 'known_clicked', sum(clicks) FILTER (pair_clicks > 0), sum(clicks), sum(clicks)
     FROM pairs_today WHERE query_clicks > 0 GROUP BY tenant
+    UNION ALL
+    SELECT tenant, 'copied', coalesce(any_value(n), 0), count(*), count(*)
+    FROM marks LEFT JOIN equal_counts USING (tenant) WHERE tenant IN (SELECT tenant FROM recent) GROUP BY tenant
     ORDER BY measure, tenant
 """
 
-PROFILE_COLUMNS = {"clicks_by_place": ("clicked_at", "shown_at"), "searches_by_hour": ("searched_at", None)}
+PROFILE_COLUMNS = {
+    "clicks_by_place": ("clicked_at", "shown_at"),
+    "shown_by_place": ("shown_at", None),
+    "searches_by_hour": ("searched_at", None),
+}
 CLOCK_SHIFTS = (-1, 0, 1)
 """Hours by which a day's searches may be shifted against the earlier ones: hours are in UTC, and users change to and
 from summer time. Without it, office hours are held for ever after a change."""
 KNOWN_DAYS = 28
 """Number of earlier days whose queries, documents and profiles count as known."""
+COPY_DAYS = 8
+"""Number of earlier days that a day may be a copy of: yesterday, or the same weekday."""
 
 
 def compute_measures(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
@@ -157,6 +267,7 @@ def compute_measures(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Tabl
         values_and_sizes[name] = (_arcsine(counts[part], counts[total]), counts[total])
     for name, (column, exposure_column) in PROFILE_COLUMNS.items():
         values_and_sizes[name] = _profile_distance(connection, day, today, column, exposure_column)
+    values_and_sizes["silent_hours"] = _silent_hours(connection, day, today)
     tables = [_measure_rows(today["tenant"], name, *columns) for name, columns in values_and_sizes.items()]
     return pa.concat_tables([*tables, _known_shares(connection, day)])
 
@@ -181,9 +292,8 @@ def _measure_rows(tenant: pa.ChunkedArray, name: str, value: Doubles, size: Doub
 
 def _known_shares(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
     """Rows of the measures `known_…`: how much of the day's sampled traffic was seen on earlier days."""
-    rows: pa.Table = connection.sql(
-        KNOWN_SHARES_SQL, params={"day": day, "days": KNOWN_DAYS, "max_marks": MARKS_PER_DAY}
-    ).to_arrow_table()
+    parameters = {"day": day, "days": KNOWN_DAYS, "copy_days": COPY_DAYS, "max_marks": MARKS_PER_DAY}
+    rows: pa.Table = connection.sql(KNOWN_SHARES_SQL, params=parameters).to_arrow_table()
     known_count, total, size = (_to_floats(rows[name].cast(pa.float64())) for name in ("known_count", "total", "size"))
     value = np.round(_arcsine(known_count, total), 6)
     columns = {"tenant": rows["tenant"], "measure": rows["measure"], "value": value, "size": size}
@@ -209,6 +319,16 @@ def _profile_distance(
     shifts = CLOCK_SHIFTS if column == "searched_at" else (0,)
     distances = [divergence(np.roll(observed, shift, axis=1), expected) for shift in shifts]
     return np.min(distances, axis=0), size
+
+
+def _silent_hours(connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table) -> tuple[Doubles, Doubles]:
+    """Share of each tenant's usual searches that fall into hours without a search today, as after a truncation."""
+    searches = _to_matrix(today["searched_at"])
+    usual = _earlier_counts(connection, day, today, "searched_at")
+    total = usual.sum(axis=1)
+    size = np.where(total > 0, searches.sum(axis=1), 0)
+    silent = [(usual * (np.roll(searches, shift, axis=1) == 0)).sum(axis=1) for shift in CLOCK_SHIFTS]
+    return _arcsine(np.min(silent, axis=0), total), size
 
 
 def _to_matrix(column: pa.ChunkedArray) -> Doubles:

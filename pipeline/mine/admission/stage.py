@@ -1,8 +1,8 @@
-"""The stage that admits days of the log or holds them back, based on earlier admitted days only."""
+"""The stage that admits days of the log or holds them back, based on earlier days only."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
 from typing import Any
@@ -12,66 +12,28 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Json, Output, Part, Stage, Tables, Unit, key_of
 from darklode.pipeline.mine.admission.admitted_log import LEFT_OUT_FACT, LEFT_OUT_STATES
-from darklode.pipeline.mine.admission.decisions import Decision, identity
-from darklode.pipeline.mine.admission.measures import MEASURES, compute_measures
-from darklode.pipeline.mine.admission.outlier_score import COMPARED_WEEKS, distances
+from darklode.pipeline.mine.admission.outlier_score import COMPARED_DAYS
+from darklode.pipeline.mine.admission.verdicts import KnownTenants, TenantHistory, judge_day
 from darklode.pipeline.mine.days import Days, digests
 from darklode.schemas.mining import AdmissionSettings
 from darklode.schemas.tables import TABLES
 
-ADMIT_DAYS = Stage("admit_days", 2, ("day_figures", "day_marks"), ("day_measures", "log_days"))
+ADMIT_DAYS = Stage("admit_days", 3, ("day_figures", "day_marks"), ("day_measures", "log_days"))
 
-COMPARISON_WINDOW = timedelta(7 * COMPARED_WEEKS)
+COMPARISON_WINDOW = timedelta(COMPARED_DAYS)
 """How far back the days lie that a day is compared with."""
-MEASURES_BY_NAME = {measure.name: measure for measure in MEASURES}
-
-# Measures of the day that deviate more than the limit.
-DEVIATING_MEASURES_SQL = """
-    SELECT tenant, measure, value, expected, distance FROM measures WHERE distance > $limit
-    ORDER BY tenant, distance DESC, measure
-"""
-
-# Each tenant's greatest deviation, and its rows of the day.
-TENANT_DISTANCES_SQL = """
-    SELECT tenant, max(distance) AS distance, coalesce(any_value(rows), 0) AS rows
-    FROM measures LEFT JOIN (SELECT tenant, rows FROM figures) USING (tenant) GROUP BY tenant ORDER BY tenant
-"""
-
-
-@dataclass(frozen=True)
-class TenantHistory:
-    """Inputs of the stage that are not tables.
-
-    Attributes:
-        read: ISO dates of days whose files were read, even if empty. A day with no rows is missing only if its files
-            were not read.
-        decided: people's decisions by ISO date, oldest first.
-    """
-
-    read: frozenset[str] = frozenset()
-    decided: Mapping[str, Sequence[Decision]] = field(default_factory=dict)
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        """Everything that can change a day's state."""
-        return {"read": sorted(self.read), "decided": identity(self.decided)}
-
-    def verdict(self, day: str, tenant: str) -> Decision | None:
-        """The last decision that applies to a tenant's day, or None."""
-        decisions = [decision for decision in self.decided.get(day, ()) if decision.tenant in (None, tenant)]
-        return decisions[-1] if decisions else None
 
 
 def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, history: TenantHistory) -> None:
-    """Compare each tenant's day with its earlier admitted days, in calendar order, whenever the days arrived.
+    """Compare each tenant's day with the days before, in calendar order, whenever the days arrived.
 
-    A day depends on the eight weeks before it: a nightly run computes its own day, and a late day recomputes those
-    after it.
+    A day depends on the eight weeks before it and on the tenants known until then: a nightly run computes its own day,
+    and a late day recomputes those after it.
 
     Args:
         tables: tables that contain `day_figures` and `day_marks`.
         output: receives `day_measures` and `log_days`, one part per day, and the fact `LEFT_OUT_FACT`.
-        settings: the limit of the deviation, and whether implausible days are held back.
+        settings: false-alarm rate, and days that confirm a new level.
         history: files read, and people's decisions.
     """
     figures, marks = tables.by_day("day_figures"), tables.by_day("day_marks")
@@ -81,10 +43,13 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, hist
         past = PastDays(connection, tables, output, figures, marks)
         days = _calendar(figures, history)
         for number, day in enumerate(days):
-            with output.unit(day, key_of(past.basis(day), _history_of_day(history, day))) as unit:
+            with output.unit(day, key_of(past.basis(day), history.of_day(day))) as unit:
                 if not unit.done:
                     past.load(day)
-                    unit.facts[LEFT_OUT_FACT] = _decide_states(connection, output, day, settings, history)
+                    verdict = judge_day(connection, day, settings, history, past.known_tenants)
+                    output.write("day_measures", verdict.measures)
+                    output.write("log_days", pa.Table.from_pylist(verdict.states, TABLES["log_days"].schema))
+                    unit.facts[LEFT_OUT_FACT] = _left_out(verdict.states)
             rows_by_state.update(past.add(day, unit))
             left_out_by_day[day] = unit.facts.get(LEFT_OUT_FACT)
             output.progress(number + 1, len(days), day)
@@ -95,11 +60,6 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, hist
     dropped = {f"the day is {state}": rows_by_state[state] for state in LEFT_OUT_STATES if rows_by_state[state]}
     n_admitted = n_rows - sum(dropped.values())
     output.count(FunnelStep("admit_days", "impressions", n_rows, "impressions", n_admitted, dropped))
-
-
-def _history_of_day(history: TenantHistory, day: str) -> list[Json]:
-    """What a day's state depends on besides tables: whether its files were read, and the decisions about it."""
-    return [day in history.read, identity({day: history.decided.get(day, ())})]
 
 
 def _calendar(figures: Days, history: TenantHistory) -> list[str]:
@@ -113,63 +73,33 @@ def _calendar(figures: Days, history: TenantHistory) -> list[str]:
     return [day.isoformat() for day in sorted([*day_dates, *gaps])]
 
 
-def _decide_states(
-    connection: duckdb.DuckDBPyConnection,
-    output: Output,
-    day: str,
-    settings: AdmissionSettings,
-    history: TenantHistory,
-) -> dict[str, Any]:
-    """Write a day's measures and states.
-
-    Returns:
-        The day's value of the fact `LEFT_OUT_FACT`; empty if no tenant is left out.
-    """
-    measures = distances(connection, compute_measures(connection, day), day)
-    output.write("day_measures", measures.cast(TABLES["day_measures"].schema))
-    connection.register("measures", measures)
-    reasons: dict[str, list[str]] = {}
-    deviating = connection.sql(DEVIATING_MEASURES_SQL, params={"limit": settings.max_robust_z}).to_arrow_table()
-    for row in deviating.to_pylist():
-        reasons.setdefault(row["tenant"], []).append(reason(row))
-    rows = []
-    for row in connection.sql(TENANT_DISTANCES_SQL).to_arrow_table().to_pylist():
-        tenant_reasons = reasons.get(row["tenant"], [])
-        decision = history.verdict(day, row["tenant"])
-        if row["rows"] or tenant_reasons or decision:
-            state = _state(
-                bool(row["rows"]) or day in history.read,
-                bool(tenant_reasons) and settings.hold_anomalous_days,
-                decision,
-            )
-            decision_columns = {"decided_at": decision.at, "note": decision.note} if decision else {}
-            rows.append(
-                row | {"date": date.fromisoformat(day), "state": state, "reasons": tenant_reasons} | decision_columns
-            )
-    output.write("log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
-    left_out_tenants = sorted(row["tenant"] for row in rows if row["state"] in LEFT_OUT_STATES)
-    has_admitted_rows = any(row["rows"] and row["state"] not in LEFT_OUT_STATES for row in rows)
+def _left_out(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The day's value of the fact `LEFT_OUT_FACT`; empty if no tenant is left out."""
+    left_out_tenants = sorted(row["tenant"] for row in states if row["state"] in LEFT_OUT_STATES)
+    has_admitted_rows = any(row["rows"] and row["state"] not in LEFT_OUT_STATES for row in states)
     return {"tenants": left_out_tenants, "some": has_admitted_rows} if left_out_tenants else {}
 
 
-def _state(is_present: bool, implausible: bool, decision: Decision | None) -> str:
-    """State of a tenant's day in `log_days`; a person's decision overrides the measures."""
-    if decision:
-        return decision.verdict
-    return "admitted" if not implausible else "held" if is_present else "missing"
+@dataclass(frozen=True)
+class TenantDay:
+    """What later days need to know of a tenant's day: its state, and whether it deviates."""
 
+    tenant: str
+    state: str
+    deviates: bool
 
-def reason(row: Mapping[str, Any]) -> str:
-    """Describe a measure that deviates, for people: its value, and the expected one."""
-    measure = MEASURES_BY_NAME[row["measure"]]
-    return f"{measure.plain(row['value'])} {measure.words}, {measure.plain(row['expected'])} expected"
+    def is_in(self, table: str) -> bool:
+        """Whether the day's rows are in one of the tables of `PastDays`."""
+        if table == "measures":
+            return self.state not in ("discarded", "missing")
+        return self.state not in (*LEFT_OUT_STATES, "missing")
 
 
 class PastDays:
-    """The earlier admitted days, as tables of the connection.
+    """The earlier days, as tables of the connection.
 
     The tables `figures_before`, `marks_before` and `measures_before` hold the rows of the eight weeks before the day
-    that was loaded last, without tenants' days that were not admitted.
+    that was loaded last: of admitted days, and `measures_before` also of held ones, with `state` and `deviates`.
     """
 
     def __init__(
@@ -181,27 +111,31 @@ class PastDays:
         self._parts = {"figures": figures, "marks": marks, "measures": dict[str, list[Part]]()}
         self._digests = {name: digests(days) for name, days in self._parts.items()}
         self._day_fingerprints: dict[str, str] = {}  # of the days added so far
-        self._left_out_tenants: dict[str, list[str]] = {}
+        self._tenant_days: dict[str, list[TenantDay]] = {}
         self._loaded_days: set[str] = set()
-        for name, table in (("figures", "day_figures"), ("marks", "day_marks"), ("measures", "day_measures")):
-            connection.register("no_rows", TABLES[table].empty())
-            connection.execute(f"CREATE TEMP TABLE {name}_before AS FROM no_rows")
+        self.known_tenants = KnownTenants()
+        create_past_tables(connection)
 
     def basis(self, day: str) -> list[Json]:
-        """Fingerprint of what a day's state depends on: its own statistics, and those of the eight weeks before."""
+        """Fingerprint of what a day's state depends on: its own and the earlier statistics, and the tenants."""
         day_statistics: list[Json] = [self._digests[name].get(day, "") for name in ("figures", "marks")]
-        return [day_statistics, [[earlier, self._day_fingerprints[earlier]] for earlier in self._days_before(day)]]
+        known: list[Json] = [self.known_tenants.first_day, key_of(*sorted(self.known_tenants.names))]
+        return [day_statistics, known, [[before, self._day_fingerprints[before]] for before in self._days_before(day)]]
 
     def add(self, day: str, unit: Unit) -> Counter[str]:
         """Add a day whose states are decided; returns its rows by state."""
         states = self._output.read_unit(unit, "log_days").to_pylist()
-        self._left_out_tenants[day] = sorted(
-            row["tenant"] for row in states if row["state"] in (*LEFT_OUT_STATES, "missing")
-        )
+        self._tenant_days[day] = [TenantDay(row["tenant"], row["state"], bool(row["reasons"])) for row in states]
+        admitted = {row["tenant"] for row in states if row["rows"] and row["state"] in ("admitted", "accepted")}
+        first_day = self.known_tenants.first_day or (day if any(row["rows"] for row in states) else None)
+        self.known_tenants = KnownTenants(self.known_tenants.names | admitted, first_day)
         measures = unit.parts.get("day_measures", [])
         self._parts["measures"] = {**self._parts["measures"], day: measures}
+        tenant_days: list[Json] = [[row.tenant, row.state, row.deviates] for row in self._tenant_days[day]]
         self._day_fingerprints[day] = key_of(
-            self.basis(day)[0], [part.sha256 for part in measures], self._left_out_tenants[day]
+            [self._digests[name].get(day, "") for name in ("figures", "marks")],
+            [part.sha256 for part in measures],
+            tenant_days,
         )
         return Counter({row["state"]: 0 for row in states}) + _rows_by_state(states)
 
@@ -228,15 +162,57 @@ class PastDays:
     def _insert_days(self, name: str, days: Sequence[str]) -> None:
         if days:
             self._view("more_days", name, days)
-            left_out = [f"{day}\0{tenant}" for day in days for tenant in self._left_out_tenants[day]]
-            is_admitted_sql = "NOT list_contains($left_out, concat_ws(chr(0), date, tenant))"
-            insert_sql = f"INSERT INTO {name}_before FROM more_days WHERE {is_admitted_sql}"
-            self._connection.execute(insert_sql, {"left_out": left_out})
+            insert_days(self._connection, name, {day: self._tenant_days[day] for day in days})
 
     def _view(self, view: str, name: str, days: Sequence[str]) -> None:
         """Create a view of the parts of some days."""
         parts = [part for day in days for part in self._parts[name].get(day, [])]
         self._tables.with_parts(f"day_{name}", parts).view(self._connection, view, f"day_{name}")
+
+
+def create_past_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the empty tables `figures_before`, `marks_before` and `measures_before`."""
+    for name in ("figures", "marks", "measures"):
+        connection.register("no_rows", TABLES[f"day_{name}"].empty())
+        extra = ", NULL::VARCHAR AS state, NULL::BOOLEAN AS deviates" if name == "measures" else ""
+        connection.execute(f"CREATE TEMP TABLE {name}_before AS SELECT *{extra} FROM no_rows")
+
+
+def insert_days(
+    connection: duckdb.DuckDBPyConnection, name: str, tenant_days: Mapping[str, Sequence[TenantDay]]
+) -> None:
+    """Insert the rows of `more_days` that later days are compared with.
+
+    Args:
+        connection: with the tables of `create_past_tables` and the relation `more_days`.
+        name: figures, marks or measures.
+        tenant_days: the tenants of each day in `more_days`.
+    """
+    rows = [
+        {"tenant": row.tenant, "date": date.fromisoformat(day), "state": row.state, "deviates": row.deviates}
+        | {"is_in": row.is_in(name)}
+        for day, tenants in tenant_days.items()
+        for row in tenants
+    ]
+    connection.register("tenant_days", pa.Table.from_pylist(rows, TENANT_DAYS))
+    # A tenant without rows that is not unusual has no row in `log_days`.
+    extra = ", coalesce(state, 'admitted'), coalesce(deviates, false)" if name == "measures" else ""
+    insert_sql = f"""
+        INSERT INTO {name}_before SELECT m.*{extra} FROM more_days m LEFT JOIN tenant_days USING (tenant, date)
+        WHERE coalesce(is_in, true)
+    """
+    connection.execute(insert_sql)
+
+
+TENANT_DAYS = pa.schema(
+    [
+        ("tenant", pa.string()),
+        ("date", pa.date32()),
+        ("state", pa.string()),
+        ("deviates", pa.bool_()),
+        ("is_in", pa.bool_()),
+    ]
+)
 
 
 def _rows_by_state(states: list[dict[str, Any]]) -> Counter[str]:

@@ -120,7 +120,10 @@ def test_the_mined_tables_answer_queries(call: Call, mined_run: SampleRun) -> No
         (["--to", "2026-03-01"], "--from and --to must be given together; use --date for one day"),
         (["--date", "2026-02-30"], "'2026-02-30' does not match the formats '%Y-%m-%d'"),
         (["--test-from", "tomorrow"], "'tomorrow' does not match the formats '%Y-%m-%d'"),
-        (["--set", "admission.max_robust_z=0"], "admission.max_robust_z: Input should be greater than 0"),
+        (
+            ["--set", "admission.false_alarm_rate=-1"],
+            "admission.false_alarm_rate: Input should be greater than or equal to 0",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -224,13 +227,9 @@ def test_a_garbage_day_is_held_until_somebody_decides(served: Environment, tmp_p
     held = run_inside(mine_command(run, *fast, logs=log), served)
     assert held.code == 4
     assert re.search(r"^Days held back\n.*^2026-03-10 +default +1,?375 ", held.out, re.M | re.S)
-    assert re.fullmatch(
-        r"error: days held back: default:2026-03-10 \([^\n]* clicks a search, [^\n]*\n",
-        held.err,
-    )
+    assert re.search(r"^error: default:2026-03-10 is held back: [^\n]* clicks a search \([^\n]* expected", held.err)
     for option in ("--accept-day", "--discard-day"):
-        wanted = f" {option} default:2026-03-10 {option} tern:2026-03-10 --reason"
-        assert re.search(rf"^  darklode mine .*--set relevance.ranker=none{wanted}", held.out, re.M), held.out
+        assert re.search(rf"`darklode mine .*--set relevance.ranker=none {option} tern:2026-03-10`", held.err), held.err
     shutil.copytree(log, tmp_path / "short", ignore=shutil.ignore_patterns("date=2026-03-10"))
     built(mine_command(clean, *fast, logs=tmp_path / "short"), served)
     assert triplets_of(run) == triplets_of(clean)

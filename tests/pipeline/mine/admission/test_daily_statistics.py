@@ -21,7 +21,7 @@ def test_a_days_figures_are_those_of_its_searches(run: Run) -> None:
     judged(run, {FIRST: SEARCHES})
     ours, theirs = read(run, "day_figures")
     counts = {"rows": 5, "impressions": 5, "searches": 3, "clicks": 2, "sessions": 2, "queries": 2, "documents": 3}
-    zero = dict.fromkeys(("repeats", "bots", "without_position", "without_session"), 0)
+    zero = dict.fromkeys(("repeats", "bots", "without_position", "without_session", "twins"), 0)
     lists = {name: ours.pop(name) for name in ("shown_at", "clicked_at", "searched_at")}
     assert ours == counts | zero | {"top_query": 2, "top_session": 2, "tenant": "default", "date": FIRST}
     assert {name: values[:2] for name, values in lists.items()} == {  # type: ignore[index]
@@ -31,6 +31,13 @@ def test_a_days_figures_are_those_of_its_searches(run: Run) -> None:
     }
     assert [len(values) for values in lists.values()] == [20, 20, 24]  # type: ignore[arg-type]
     assert (theirs["tenant"], theirs["searches"]) == ("tern", 1)
+
+
+def test_searches_that_equal_another_one_are_twins(run: Run) -> None:
+    copies = [replace(one, session=f"copy of {one.session}") for one in SEARCHES]
+    other = [replace(SEARCHES[0], minute=63), replace(SEARCHES[0], clicked=frozenset())]
+    judged(run, {FIRST: [*SEARCHES, *copies, *other]})
+    assert [row["twins"] for row in read(run, "day_figures")] == [3, 1]
 
 
 def test_bots_are_counted_apart(run: Run) -> None:
