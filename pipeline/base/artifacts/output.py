@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
+from darklode.pipeline.base.artifacts.database import pieces
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
 from darklode.pipeline.base.artifacts.parquet_writer import (
     FILE_BYTES,
@@ -34,7 +35,7 @@ from darklode.pipeline.base.artifacts.stage import (
     partition_values,
 )
 from darklode.pipeline.base.artifacts.store import Store
-from darklode.pipeline.base.artifacts.tables import Tables, pieces
+from darklode.pipeline.base.artifacts.tables import Tables
 from darklode.schemas.table import SCHEMA_VERSION
 from darklode.schemas.tables import REJECTS, TABLES
 

@@ -1,5 +1,6 @@
 """A run: its manifests determine which stages are complete, which are up to date, and which must be redone and why."""
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from darklode.pipeline.base.artifacts.stage import (
     Stage,
     difference,
     fingerprint,
+    key_of,
     parts_of,
 )
 from darklode.pipeline.base.artifacts.store import LOCK_FILE, ReadOnlyStore, Store, explain_write_errors
@@ -53,6 +55,7 @@ class Run:
     def __init__(self, url: str, *, untouched: bool = False) -> None:
         self.store = ReadOnlyStore(url) if untouched else Store(url)
         self._intact = IntegrityCheck(self.store)
+        self._parsed: dict[str, tuple[bytes, Manifest]] = {}
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -95,11 +98,22 @@ class Run:
         return manifests
 
     def _parse(self, name: str, data: bytes) -> Manifest:
+        """The manifest in a file; parsed once, since every plan reads all manifests. Callers must not change it."""
+        known = self._parsed.get(name)
+        if known and known[0] == data:
+            return known[1]
         try:
-            return Manifest.from_json(data)
+            manifest = Manifest.from_json(data)
+            self._parsed[name] = (data, manifest)
+            return manifest
         except ValueError as error:
             message = f"{self.store.path(name)} is damaged ({error}); delete it and run the same command again"
             raise ArtifactError(message) from error
+
+    def manifests_hash(self) -> str:
+        """Hash of all manifests: changes when any stage was run again."""
+        names = [name for name in sorted(self.store.sizes("manifests")) if name.endswith(".json")]
+        return key_of(*(hashlib.sha256(self.store.read(name) or b"").hexdigest() for name in names))
 
     def parts(self) -> dict[str, list[Part]]:
         """Parts of every table of a complete stage."""

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -97,7 +97,9 @@ class Manifest:
         return sum(part.rows for part in self.outputs.get(table, []))
 
     def to_json(self) -> bytes:
-        return dump_checksummed(asdict(self))
+        # Not `asdict`, which copies every value of every unit.
+        outputs = {name: [vars(part) for part in parts] for name, parts in self.outputs.items()}
+        return dump_checksummed(vars(self) | {"outputs": outputs, "funnel": [vars(step) for step in self.funnel]})
 
     @classmethod
     def from_json(cls, data: bytes) -> "Manifest":

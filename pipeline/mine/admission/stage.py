@@ -19,7 +19,7 @@ from darklode.pipeline.mine.days import Days, digests
 from darklode.schemas.mining import AdmissionSettings
 from darklode.schemas.tables import TABLES
 
-ADMIT_DAYS = Stage("admit_days", 1, ("day_figures", "day_marks"), ("day_measures", "log_days"))
+ADMIT_DAYS = Stage("admit_days", 2, ("day_figures", "day_marks"), ("day_measures", "log_days"))
 
 COMPARISON_WINDOW = timedelta(7 * COMPARED_WEEKS)
 """How far back the days lie that a day is compared with."""
