@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -55,6 +55,7 @@ class Run:
     def __init__(self, url: str, *, untouched: bool = False) -> None:
         self.store = ReadOnlyStore(url) if untouched else Store(url)
         self._intact = IntegrityCheck(self.store)
+        self._table_files: dict[str, list[str]] | None = None
         self._parsed: dict[str, tuple[bytes, Manifest]] = {}
 
     @contextmanager
@@ -232,13 +233,22 @@ class Run:
         names = [*stage.reads, *(name for name in stage.consults if name in parts)]
         return self.tables(*names) if names else Tables(self.store, {})
 
+    def _list_tables(self, tables: Collection[str]) -> list[str]:
+        """Files of all tables. Only those of `tables` are listed again each time: no other stage writes now."""
+        if self._table_files is None:
+            self._table_files = {name: self._list_table(name) for name in self.store.folders("tables")}
+        self._table_files |= {name: self._list_table(name) for name in tables}
+        return [file for files in self._table_files.values() for file in files]
+
+    def _list_table(self, table: str) -> list[str]:
+        return list(self.store.sizes(f"tables/{table}", recursive=True))
+
     def delete_old_parts(self, manifest: Manifest) -> None:
         """Delete parts of older or unfinished versions of a complete stage, and its progress records."""
         own_part = parts_of(manifest.stage)
-        for table in self.store.folders("tables"):
-            current_files = {part.file for part in manifest.outputs.get(table, [])}
-            for name in self.store.sizes(f"tables/{table}", recursive=True):
-                if own_part.fullmatch(name.rpartition("/")[2]) and name not in current_files:
-                    self.store.delete(name)
+        current_files = {part.file for parts in manifest.outputs.values() for part in parts}
+        for name in self._list_tables(manifest.outputs):
+            if own_part.fullmatch(name.rpartition("/")[2]) and name not in current_files:
+                self.store.delete(name)
         for name in self.store.sizes(f"progress/{manifest.stage}"):
             self.store.delete(name)
