@@ -96,12 +96,15 @@ def measure(work: Path, days: int, searches: int) -> MiningCosts:
         shutil.copytree(work / "base", work / "night")
         nights.append(in_new_process(mine, work, work / "night", days - 1, days - 1))
     night = sorted(nights, key=lambda cost: cost.seconds)[len(nights) // 2]
-    once_tables, night_tables = (Run(str(work / name)).tables() for name in ("once", "night"))
-    is_equal = all(
-        once_tables.sql(CONTENT.format(table=table)).equals(night_tables.sql(CONTENT.format(table=table)))
-        for table in ("mined_pairs", "triplets")
-    )
+    once_tables, is_equal = Run(str(work / "once")).tables(), is_equal_content(work / "once", work / "night")
     return MiningCosts(once_tables.rows("impressions"), once_tables.rows("triplets"), at_once, night, is_equal)
+
+
+def is_equal_content(first: Path, second: Path) -> bool:
+    """Whether pairs and triplets of two runs have the same rows."""
+    runs = [Run(str(folder)).tables() for folder in (first, second)]
+    queries = [CONTENT.format(table=table) for table in ("mined_pairs", "triplets")]
+    return all(runs[0].sql(query).equals(runs[1].sql(query)) for query in queries)
 
 
 def night_table(costs: Mapping[int, MiningCosts], days: int) -> ResultTable:
