@@ -21,7 +21,7 @@ from darklode.flows.mining_history import history_of
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.server import check_configured
 from darklode.flows.prefect.sharding import check_runner
-from darklode.flows.runs import folder_kind, output_run, read_run
+from darklode.flows.runs import folder_kind, output_run, read_run, read_settings
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.store import explain_write_errors, s3_failure
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
@@ -161,14 +161,29 @@ def mining_checks(
     decisions: DecisionRequest = NO_DECISIONS,
 ) -> list[Check]:
     """Checks of `mine-logs`; that the log has the dates is required only for a new run."""
+    run = Run(out)
     return [
         lambda: _check_decisions(logs, out, settings, dates, decisions),
-        lambda: check_log(logs, settings.logs, settings.ingest, None if folder_kind(Run(out)) else dates, {}),
+        lambda: check_log(
+            logs, settings.logs, settings.ingest, None if folder_kind(run) else dates, _days_read(run, settings)
+        ),
         lambda: check_documents(docs, settings.ingest),
         lambda: _check_output(out, mined=True),
         lambda: _check_parts(out, settings, mining_parts(settings)),
         *_common_checks(out, settings),
     ]
+
+
+def _days_read(run: Run, settings: Settings) -> Mapping[str, Any]:
+    """Fingerprints of the log's partitions that a mined run has read with these settings; none if they changed."""
+    if folder_kind(run) != "mined":
+        return {}
+    try:
+        recorded = read_settings(run)
+        is_same = (recorded.logs, recorded.ingest) == (settings.logs, settings.ingest)
+        return history_of(run, settings).sources() if is_same else {}
+    except DarklodeError:  # the flow reports a damaged record
+        return {}
 
 
 def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:

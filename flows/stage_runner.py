@@ -38,8 +38,8 @@ def finish(run: Run, *, report: bool = True) -> None:
 
     Args:
         run: the run.
-        report: write the report; otherwise one of an earlier state of the run is deleted, and `darklode report` makes
-            it when it is wanted.
+        report: write the report, and the figures in the card of a mined run; otherwise a report of an earlier state of
+            the run is deleted. `write_pages` adds both later.
     """
     inputs, settings = read_inputs(run), read_settings(run)
     order = job_of_kind(inputs.kind).stages(run, inputs, settings)
@@ -53,7 +53,7 @@ def finish(run: Run, *, report: bool = True) -> None:
 
     run.store.write(VIEWS, views_sql(run).encode())
     if inputs.kind == "mined":
-        text = mined_card(run, settings)
+        text = mined_card(run, settings, with_tables=report or executor().shows_progress)
     else:
         with all_tables(run).open_local() as tables:
             text = card(run, settings, caveats(tables, settings))
@@ -63,6 +63,20 @@ def finish(run: Run, *, report: bool = True) -> None:
     elif not is_current:
         run.store.delete(REPORT)
     update_inputs(run, pages=fingerprint)
+
+
+def write_pages(run: Run) -> str:
+    """Write the report of a folder, complete or not, and the full card of a mined run; returns the report's path.
+
+    Raises:
+        ArtifactError: as for `write_report`.
+    """
+    path = write_report(run)
+    if read_inputs(run).kind == "mined":
+        from darklode.pipeline.report.card import mined_card
+
+        run.store.write(CARD, mined_card(run, read_settings(run)).encode())
+    return path
 
 
 def _page_fingerprint(run: Run, settings: Settings, order: Mapping[str, bool]) -> str:

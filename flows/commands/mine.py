@@ -74,7 +74,7 @@ ReportOption = Annotated[
     bool,
     typer.Option(
         "--report/--no-report",
-        help="Write report.html; if not, one that is out of date is deleted, and `darklode report` writes it.",
+        help="Write report.html and the card's figures. Without them a night is faster; `darklode report` adds them.",
     ),
 ]
 
@@ -171,4 +171,5 @@ def _summarise(run: Run, settings: Settings) -> None:
         show(statistics.association_counts(tables, settings.associate.max_lenders_per_query), "Associations")
         for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
             console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
-    show_files(run, MINED_FILES)
+    existing = run.store.root_names()
+    show_files(run, {name: label for name, label in MINED_FILES.items() if name.partition("/")[0] in existing})
