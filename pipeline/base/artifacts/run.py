@@ -248,7 +248,7 @@ class Run:
         own_part = parts_of(manifest.stage)
         current_files = {part.file for parts in manifest.outputs.values() for part in parts}
         for name in self._list_tables(manifest.outputs):
-            if own_part.fullmatch(name.rpartition("/")[2]) and name not in current_files:
+            if manifest.stage in name and name not in current_files and own_part.fullmatch(name.rpartition("/")[2]):
                 self.store.delete(name)
         for name in self.store.sizes(f"progress/{manifest.stage}"):
             self.store.delete(name)

@@ -154,9 +154,12 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 """A JSON value; scalars of pyarrow or NumPy are not allowed."""
 
 
+KEY_DIGITS = 16
+
+
 def key_of(*basis: Json) -> str:
     """Hash of plain values, 16 hex digits."""
-    return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:KEY_DIGITS]
 
 
 def part_file(table: str, stage: str, number: int, sha256: str, partition: str = "") -> str:

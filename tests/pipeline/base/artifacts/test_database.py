@@ -56,9 +56,9 @@ def test_a_catalogue_ends_with_its_block_even_if_a_reader_is_left_open() -> None
     with shared_database():
         with scratch() as connection:
             connection.execute("CREATE TABLE numbers AS SELECT range AS n FROM range(100000)")
+            assert len(connection.sql(DATABASES_SQL).fetchall()) == 2
             reader = connection.sql("SELECT n FROM numbers ORDER BY n").to_arrow_reader(1000)
             next(iter(reader))
-            assert len(connection.sql(DATABASES_SQL).fetchall()) == 2
         with pytest.raises(ZeroDivisionError), scratch() as connection:
             raise ZeroDivisionError
         with scratch() as connection:
