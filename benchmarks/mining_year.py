@@ -105,9 +105,8 @@ def stop_table(states: Mapping[int, Sequence[NightState]], searches: int, note: 
     columns |= {"table files": ",d", "other files": ",d", "manifests: MB": ".2f", "written a night: MB": ".2f"}
     rows = []
     for stop, stop_states in states.items():
-        seconds, written = (
-            [getattr(state, name) for state in stop_states] for name in ("seconds", "written_megabytes")
-        )
+        seconds = [state.seconds for state in stop_states]
+        written = [state.written_megabytes for state in stop_states]
         last = stop_states[-1]
         files = [last.table_files, last.other_files]
         rows.append(
