@@ -27,7 +27,8 @@ from darklode.pipeline.base.artifacts.store import explain_write_errors, s3_fail
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
-from darklode.pipeline.ingest.files import list_files
+from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS
+from darklode.pipeline.ingest.files import list_files, source_fingerprint
 from darklode.pipeline.ingest.input_check import check_documents, check_log, check_queries, first_queries
 from darklode.pipeline.ingest.log_partitions import partitions_of, remove_marker_files
 from darklode.pipeline.judge.factory import configure_judge, members
@@ -167,7 +168,7 @@ def mining_checks(
         lambda: check_log(
             logs, settings.logs, settings.ingest, None if folder_kind(run) else dates, _days_read(run, settings)
         ),
-        lambda: check_documents(docs, settings.ingest),
+        lambda: [] if _are_documents_read(run, docs, settings) else check_documents(docs, settings.ingest),
         lambda: _check_output(out, mined=True),
         lambda: _check_parts(out, settings, mining_parts(settings)),
         *_common_checks(out, settings),
@@ -176,14 +177,26 @@ def mining_checks(
 
 def _days_read(run: Run, settings: Settings) -> Mapping[str, Any]:
     """Fingerprints of the log's partitions that a mined run has read with these settings; none if they changed."""
-    if folder_kind(run) != "mined":
-        return {}
+    return history_of(run, settings).sources() if _has_same_readers(run, settings) else {}
+
+
+def _are_documents_read(run: Run, docs: str, settings: Settings) -> bool:
+    """Whether a mined run has read these files with these settings."""
+    if not _has_same_readers(run, settings):
+        return False
+    manifest = run.manifest(INGEST_DOCUMENTS)
+    return manifest is not None and source_fingerprint(docs) in manifest.inputs.values()
+
+
+def _has_same_readers(run: Run, settings: Settings) -> bool:
+    """Whether a mined run was last made with these settings for reading; false if its record is damaged."""
     try:
+        if folder_kind(run) != "mined" or not run.manifests():
+            return False
         recorded = read_settings(run)
-        is_same = (recorded.logs, recorded.ingest) == (settings.logs, settings.ingest)
-        return history_of(run, settings).sources() if is_same else {}
-    except DarklodeError:  # the flow reports a damaged record
-        return {}
+    except DarklodeError:  # the flow reports it
+        return False
+    return (recorded.logs, recorded.ingest) == (settings.logs, settings.ingest)
 
 
 def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:

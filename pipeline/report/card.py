@@ -12,7 +12,6 @@ from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.prepare.split import SPLITS
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats
-from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.pipeline.report.grades import GRADES_NOTE, label_grades
 from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
 from darklode.pipeline.validate.gate import release, release_outcome
@@ -250,6 +249,8 @@ def mined_card(run: Run, settings: Settings, *, with_tables: bool = True) -> str
         with_tables: with the tables of figures, which read most tables of the run; otherwise a sentence says how to add
             them.
     """
+    from darklode.pipeline.report.favored_systems import favored_systems  # slow to import
+
     with all_tables(run).open_local() as tables:
         sentences = [*mined_caveats(tables), *favored_systems(tables, settings)]
         warnings = [f"> **Warning:** {cell(sentence)}" for sentence in sentences]
