@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from benchmarks.collections_io import Qrels, options, present, read_jsonl, read_qrels
+from benchmarks.collections_io import options, present, read_jsonl, read_qrels
 from benchmarks.report import ResultTable, publish
 from benchmarks.run_tables import write_columns
 from darklode.flows.jobs.adapt_encoder import steps
@@ -73,16 +73,41 @@ def split_of(query: str, *, has_training_part: bool) -> str:
     return "validation" if share < VALIDATION else "train"
 
 
-def make_run(folder: Path, root: Path, least_grade: int) -> Run:
-    """A run whose chunks are a collection's documents, and whose qrels and triplets are people's labels."""
+@dataclass(frozen=True)
+class TrainingLabels:
+    """Labels of train and validation queries.
+
+    Attributes:
+        splits: split of each query.
+        labels: query, document, relevance (None: uncertain) and weight (None: unknown).
+        positives: query and document of each triplet.
+    """
+
+    splits: dict[str, str]
+    labels: Sequence[tuple[str, str, int | None, float | None]]
+    positives: Sequence[tuple[str, str]]
+
+
+def people_labels(folder: Path, least_grade: int) -> TrainingLabels:
+    """People's labels of a collection's training queries."""
+    has_training_part = (folder / "qrels" / "train.tsv").exists()
+    qrels = read_qrels(folder / "qrels" / ("train.tsv" if has_training_part else "test.tsv"))
+    all_splits = {query: split_of(query, has_training_part=has_training_part) for query, _, _ in qrels}
+    splits = {query: split for query, split in all_splits.items() if split != "test"}
+    qrels = [row for row in qrels if row[0] in splits]
+    positives = [(query, document) for query, document, grade in qrels if grade >= least_grade]
+    return TrainingLabels(splits, [(*row, None) for row in qrels], positives)
+
+
+def make_run(folder: Path, root: Path, training: TrainingLabels) -> Run:
+    """A run whose chunks are a collection's documents; people label its test queries, `training` the others."""
     run, has_training_part = Run(str(root)), (folder / "qrels" / "train.tsv").exists()
-    qrels = read_qrels(folder / "qrels" / "test.tsv")
-    tested = {query for query, _, _ in qrels} if has_training_part else set()
-    qrels += read_qrels(folder / "qrels" / "train.tsv") if has_training_part else []
-    splits = {
-        query: "test" if query in tested else split_of(query, has_training_part=has_training_part)
-        for query, _, _ in qrels
-    }
+    qrels = [
+        row
+        for row in read_qrels(folder / "qrels" / "test.tsv")
+        if has_training_part or split_of(row[0], has_training_part=False) == "test"
+    ]
+    splits = training.splits | dict.fromkeys((query for query, _, _ in qrels), "test")
     texts = {row["_id"]: row["text"] for row in read_jsonl(folder / "queries.jsonl")}
     _write_chunks(run, [(row["_id"], row.get("title", ""), row["text"]) for row in read_jsonl(folder / "corpus.jsonl")])
     names = sorted(splits)
@@ -95,7 +120,10 @@ def make_run(folder: Path, root: Path, least_grade: int) -> Run:
     write_columns(run, "queries", queries, n_words=1, language="en", language_score=1.0, n_represented=1)
     columns = dict(zip(("query_id", "chunk_id", "relevance"), zip(*qrels, strict=True), strict=True))
     write_columns(run, "qrels", columns, source="human")
-    _write_triplets(run, [row for row in qrels if row[2] >= least_grade and splits[row[0]] != "test"], splits, texts)
+    label_columns = ("query_id", "chunk_id", "relevance", "weight")
+    labels = dict(zip(label_columns, zip(*training.labels, strict=True), strict=True))
+    write_columns(run, "training_labels", labels, source="judge")
+    _write_triplets(run, training.positives, splits, texts)
     write_columns(run, "verdicts", {"query_id": [], "chunk_id": []}, judge_id="none")
     return run
 
@@ -107,12 +135,12 @@ def _write_chunks(run: Run, documents: Sequence[tuple[str, str, str]]) -> None:
     write_columns(run, "chunks", columns | {"end": [len(text) for text in texts]}, position=0, start=0)
 
 
-def _write_triplets(run: Run, labels: Qrels, splits: dict[str, str], texts: dict[str, str]) -> None:
-    queries, positives = [query for query, _, _ in labels], [document for _, document, _ in labels]
+def _write_triplets(run: Run, pairs: Sequence[tuple[str, str]], splits: dict[str, str], texts: dict[str, str]) -> None:
+    queries, positives = [query for query, _ in pairs], [document for _, document in pairs]
     columns: dict[str, Any] = {"query_id": queries, "positive_id": positives}
-    columns |= {"triplet_id": [str(row) for row in range(len(labels))], "split": [splits[query] for query in queries]}
+    columns |= {"triplet_id": [str(row) for row in range(len(pairs))], "split": [splits[query] for query in queries]}
     columns |= {"query": [texts[query] for query in queries]}
-    columns |= dict.fromkeys(("negative_ids", "negatives", "negative_scores"), [[]] * len(labels))
+    columns |= dict.fromkeys(("negative_ids", "negatives", "negative_scores"), [[]] * len(pairs))
     write_columns(run, "triplets", columns, source="pooled", positive="")
 
 
@@ -151,7 +179,7 @@ def measure(name: str, folder: Path, cache: str, methods: Sequence[str], seeds: 
     """A row for each method; closed forms draw nothing and get one seed."""
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        run = make_run(folder, Path(scratch) / "run", LEAST_GRADE[name])
+        run = make_run(folder, Path(scratch) / "run", people_labels(folder, LEAST_GRADE[name]))
         for method in methods:
             trials = [
                 adapt(run, Run(f"{scratch}/{method}-{seed}"), cache, method, seed)

@@ -61,12 +61,13 @@ def write_inputs(collection: Path, folder: Path) -> tuple[Path, Path]:
     return existing(collection / "corpus.jsonl"), folder / "queries.csv"
 
 
-def build(docs: Path, queries: Path, out: Path, preset: str) -> Run:
-    """Build a run in a process of its own."""
+def build(docs: Path, queries: Path, out: Path, preset: str, *assignments: str) -> Run:
+    """Build a run in a process of its own; assignments are settings."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     environment |= {"PREFECT_HOME": str(out.parent / "prefect"), "DO_NOT_TRACK": "1"}
     command = [DARKLODE, "build", "--docs", str(docs), "--queries", str(queries), "--out", str(out)]
-    subprocess.run([*command, "--preset", preset], check=True, env=environment, stdout=subprocess.DEVNULL)
+    command += ["--preset", preset, *(part for assignment in assignments for part in ("--set", assignment))]
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     return read_run(Run(str(out))).run
 
 

@@ -29,6 +29,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, whe
 
 DEFAULT_PRESET = "embedded"
 
+NO_JUDGE = "none"
+"""Kind of the judge of runs whose labels are all given."""
+
 NON_SETTING_KEYS = ("paths", "preset")
 """Keys of a settings file that are no settings; `read_project` reads them."""
 
@@ -54,6 +57,20 @@ def load_settings(
     """
     file = file_settings(Path(config)) if config else {}
     return resolve(reduce(merge, [file, values or {}, overrides(assignments)], preset_values(preset)))
+
+
+def without_judge(preset: str, config: str | Path | None, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values, with `judge.kind` none unless a preset, the file or the values say something about the judge.
+
+    For runs whose labels are given: a judge that nobody asked for would add labels of lower quality.
+
+    Args:
+        preset: named preset; empty if none is named.
+        config: settings file, if any.
+        values: overrides, as nested sections.
+    """
+    is_chosen = preset or "judge" in values or (config and "judge" in read_config(Path(config)))
+    return values if is_chosen else merge({"judge": {"kind": NO_JUDGE}}, values)
 
 
 def file_settings(file: Path) -> dict[str, Any]:
@@ -209,7 +226,7 @@ def _wrong_value(value: Any) -> str:
     return "" if "://" in shown and {"@", "?"} & set(shown) else f" (got {shown})"
 
 
-PATH_NAMES = ("docs", "queries", "logs", "out", "mined")
+PATH_NAMES = ("docs", "queries", "qrels", "logs", "out", "mined")
 
 
 @dataclass(frozen=True)

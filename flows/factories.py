@@ -16,7 +16,8 @@ from darklode.pipeline.judge.kinds import JudgeKind
 from darklode.pipeline.mine.relevance.ranker import Ranker
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
+from darklode.pipeline.retrieve.retrievers.kinds import LiveKind, RetrieverKind
+from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.towers.dual import TOWERS_FOLDER
 from darklode.schemas.judging import JUDGES, JudgeSettings
@@ -26,7 +27,7 @@ from darklode.schemas.run_inputs import TowersInputs
 from darklode.schemas.settings import Settings
 from darklode.schemas.shared import LocalModelSection
 
-Builder = RetrieverKind | NeuralBuilder
+Builder = RetrieverKind | NeuralBuilder | LiveBuilder
 
 
 def retrievers(settings: Settings) -> Mapping[str, Builder]:
@@ -121,7 +122,8 @@ def retriever(name: str, where: str, settings: Settings) -> Builder:
             name, as_kind(settings.encoders[name], EncoderKind), settings.vector_search, settings.cache
         )
     if name in settings.retrievers:
-        return as_kind(settings.retrievers[name], RetrieverKind)
+        kind = as_kind(settings.retrievers[name], RetrieverKind)
+        return LiveBuilder(name, kind, settings.cache) if isinstance(kind, LiveKind) else kind
     try:
         return as_kind(RETRIEVERS.load(name).from_settings(settings), RetrieverKind)
     except UnknownKind as error:
@@ -204,7 +206,7 @@ def fetch_ranker(settings: Settings) -> None:
 def verifies(settings: Settings) -> bool:
     """Whether the judge verifies pairs mined from a log; by default every judge except the embedded one does."""
     share = settings.mining.verify_share
-    return settings.judge.kind != "embedded" if share is None else share > 0
+    return settings.judge.kind not in {"embedded", "none"} if share is None else share > 0
 
 
 def ranking_judges(settings: Settings) -> list[JudgeKind]:

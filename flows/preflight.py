@@ -29,7 +29,13 @@ from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS
 from darklode.pipeline.ingest.files import list_files, source_fingerprint
-from darklode.pipeline.ingest.input_check import check_documents, check_log, check_queries, first_queries
+from darklode.pipeline.ingest.input_check import (
+    check_documents,
+    check_judgments,
+    check_log,
+    check_queries,
+    first_queries,
+)
 from darklode.pipeline.ingest.log_partitions import partitions_of, remove_marker_files
 from darklode.pipeline.judge.factory import configure_judge, members
 from darklode.pipeline.judge.human_labels import read_labels
@@ -38,6 +44,8 @@ from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.pipeline.prepare.language import languages_of
 from darklode.pipeline.prepare.split import GENERATED_TABLE
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
+from darklode.pipeline.retrieve.retrievers.kinds import LiveKind
+from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
 from darklode.schemas.run_inputs import BenchmarkInputs, MinedInputs
@@ -117,7 +125,7 @@ def path_checks(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:
     return [*(lambda path=path: _check_readable(path) for path in inputs), lambda: _check_output(out, mined=mined)]
 
 
-def build_checks(docs: str, queries: str, out: str, settings: Settings) -> list[Check]:
+def build_checks(docs: str, queries: str, out: str, settings: Settings, qrels: str | None = None) -> list[Check]:
     """Checks of `build-benchmark`."""
     human = settings.judge.human_labels
     return [
@@ -126,9 +134,11 @@ def build_checks(docs: str, queries: str, out: str, settings: Settings) -> list[
         lambda: check_queries(queries, settings.ingest),
         lambda: _check_languages(queries, settings),
         lambda: _check_output(out, mined=False),
+        lambda: check_judgments(qrels, settings.ingest) if qrels else [],
         lambda: _check_labels(human, settings.ingest.tenant) if human else [],
         lambda: _check_generated(settings.split.generated_queries),
         lambda: _check_parts(out, settings, builders(settings)),
+        lambda: _check_engines(queries, out, settings),
         *_common_checks(out, settings),
     ]
 
@@ -287,9 +297,32 @@ def rankers(settings: Settings) -> dict[str, KindSection]:
 
 
 def _retriever_parts(builders: Mapping[str, factories.Builder]) -> dict[str, KindSection]:
-    return {
-        name: builder.encoder if isinstance(builder, NeuralBuilder) else builder for name, builder in builders.items()
-    }
+    return {name: _part(builder) for name, builder in builders.items()}
+
+
+def _part(builder: factories.Builder) -> KindSection:
+    if isinstance(builder, NeuralBuilder):
+        return builder.encoder
+    return builder.engine if isinstance(builder, LiveBuilder) else builder
+
+
+def _check_engines(queries: str, out: str, settings: Settings) -> Iterator[str]:
+    """Send the first query to each search engine; a problem is only a note if the run is complete.
+
+    Engines whose requests depend on the tenant are left out: the tenant is known only when the queries are read.
+    """
+    engines = [builder for builder in factories.retrievers(settings).values() if isinstance(builder, LiveBuilder)]
+    engines = [builder for builder in engines if not builder.engine.uses_tenant and not builder.engine.missing()]
+    texts = first_queries(queries, settings.ingest) if engines else []
+    if not len(texts):
+        return
+    for builder in engines:
+        try:
+            yield from builder.try_query(texts[0].as_py(), settings.ingest.tenant)
+        except DarklodeError as error:
+            if not _is_complete(out):
+                raise
+            yield f"{error}; not needed if every stage is up to date"
 
 
 def _check_parts(out: str, settings: Settings, parts: Mapping[str, KindSection]) -> Iterator[str]:
@@ -301,7 +334,8 @@ def _check_parts(out: str, settings: Settings, parts: Mapping[str, KindSection])
     names: dict[tuple[str, bool], list[str]] = {}
     for name, part in parts.items():
         for problem in part.missing():
-            optional = hasattr(part, "base_url") and (_is_complete(out) or _is_cached(part, settings.cache))
+            is_remote = hasattr(part, "base_url") or isinstance(part, LiveKind)
+            optional = is_remote and (_is_complete(out) or _is_cached(part, settings.cache))
             names.setdefault((problem, optional), []).append(name)
     errors = []
     for (problem, optional), part_names in names.items():

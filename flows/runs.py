@@ -190,7 +190,7 @@ def write_run(run: Run, inputs: Inputs, settings: Settings) -> None:
     """
     from darklode.schemas.paths import to_absolute
 
-    paths = {name: getattr(inputs, name) for name in inputs.paths}
+    paths = {name: path for name in inputs.paths if (path := getattr(inputs, name)) is not None}
     for path in paths.values():
         check_address(path)
     # inputs.json first: it marks the folder as made by Darklode

@@ -64,10 +64,11 @@ class AdaptSettings(Section):
     in_batch_negatives: bool = Field(
         True, description="Use the texts of the other queries in the batch as negatives, too (DevRev-Search: no)."
     )
-    soft_targets: bool = Field(
-        False,
-        description="Minimise the KL divergence to the judge's probabilities of a query's candidates, instead of "
-        "InfoNCE with one positive. A positive without a probability counts as 1.",
+    targets: Literal["one_hot", "weighted", "soft"] = Field(
+        "one_hot",
+        description="Use of the judge's probabilities. one_hot: none. weighted: the loss of each training positive is "
+        "multiplied by its probability, 1 without one, divided by the mean (train-towers and laws, too). soft: KL "
+        "divergence to the probabilities of a query's candidates instead of InfoNCE with one positive.",
     )
     l2_to_base: float = Field(
         0.5,

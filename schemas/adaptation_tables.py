@@ -49,6 +49,13 @@ ADAPTATION_LABELS = Table(
             ),
             column("learned", pa.bool_(), "true if it is a training positive"),
             column("probability", pa.float32(), "judge probability, 0 to 1", null=True),
+            column(
+                "weight",
+                pa.float32(),
+                "weight of a training positive, above 0 to 1: its probability with `adapt.targets` weighted, if there "
+                "is one, else 1; null for other labels",
+                null=True,
+            ),
         ]
     ),
 )

@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from types import new_class
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
@@ -30,7 +30,13 @@ KindName = Annotated[
 
 
 class KindSection(Section):
-    """A section with several implementations (kinds), each with settings of its own besides those of all kinds."""
+    """A section with several implementations (kinds), each with settings of its own besides those of all kinds.
+
+    Attributes:
+        GUIDE: page that describes the kind's settings, relative to the reference; empty: the reference does.
+    """
+
+    GUIDE: ClassVar[str] = ""
 
     kind: str
 

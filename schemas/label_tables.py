@@ -52,6 +52,41 @@ PANEL_VERDICTS = Table(
     VERDICTS.schema,
 )
 
+JUDGMENTS = Table(
+    "judgments",
+    ("tenant", "query_id", "item_id"),
+    "relevance judgments of `--qrels`, as read",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            column("item_id", pa.string(), "id of the judged document or chunk"),
+            column("level", pa.string(), "document or chunk"),
+            column("relevance", pa.int32(), "0 = not relevant, >= 1 = relevant; negative grades are 0"),
+            column("split", pa.string(), "split of the query, if the source names one", null=True),
+        ]
+    ),
+)
+
+JUDGED_CHUNKS = Table(
+    "judged_chunks",
+    ("tenant", "query_id", "chunk_id"),
+    "`judgments` by chunk",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            CHUNK_ID,
+            column(
+                "relevance",
+                pa.int32(),
+                "of a relevant document, the best chunk by BM25 has its grade, and the others null: unknown",
+                null=True,
+            ),
+        ]
+    ),
+)
+
 _RELEVANCE = column(
     "relevance",
     pa.int32(),
@@ -65,7 +100,9 @@ _WEIGHT = column(
     "`labels.min_letters`. Null if the judge gives none",
     null=True,
 )
-_LABEL_SOURCE = column("source", pa.string(), "origin of the label: judge, or human if `labels.human_overrides` is set")
+_LABEL_SOURCE = column(
+    "source", pa.string(), "origin of the label: judge, or human (`--qrels`, or `labels.human_overrides`)"
+)
 
 QRELS = Table(
     "qrels",
@@ -144,4 +181,4 @@ STOPPING = Table(
     ),
 )
 
-LABEL_TABLES = (VERDICTS, PANEL_VERDICTS, QRELS, TRAINING_LABELS, UNJUDGED, STOPPING)
+LABEL_TABLES = (JUDGMENTS, JUDGED_CHUNKS, VERDICTS, PANEL_VERDICTS, QRELS, TRAINING_LABELS, UNJUDGED, STOPPING)

@@ -117,6 +117,21 @@ REVIEW_SAMPLE = Table(
     ),
 )
 
+NEAR_MISSES = Table(
+    "near_misses",
+    ("tenant", "query_id", "chunk_id"),
+    "most probable candidates of queries without a certain positive, reviewed first; not part of the sample",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            CHUNK_ID,
+            column("position", pa.int32(), "order of review, from 0: test queries first, then by probability"),
+            column("probability", pa.float64(), "probability that the pair is relevant, above 0 to 1"),
+        ]
+    ),
+)
+
 REVIEW_STRATA = Table(
     "review_strata",
     ("stratum", "tenant", "retriever"),
@@ -294,4 +309,13 @@ RELEASE = Table(
     ),
 )
 
-REVIEW_TABLES = (REVIEW_SAMPLE, REVIEW_STRATA, REVIEWS, VALIDATION, REVIEWER_AGREEMENT, DISAGREEMENTS, RELEASE)
+REVIEW_TABLES = (
+    REVIEW_SAMPLE,
+    REVIEW_STRATA,
+    NEAR_MISSES,
+    REVIEWS,
+    VALIDATION,
+    REVIEWER_AGREEMENT,
+    DISAGREEMENTS,
+    RELEASE,
+)

@@ -38,17 +38,19 @@ class BenchmarkInputs(FolderInputs):
     Attributes:
         docs: documents.
         queries: query log.
+        qrels: relevance judgments, if any were given.
         pages: fingerprint of what the card and the report were made from.
     """
 
     description = "a benchmark"
     command = "darklode build"
     state = ("pages",)
-    paths = ("docs", "queries")
+    paths = ("docs", "queries", "qrels")
 
     kind: Literal["benchmark"] = "benchmark"
     docs: str
     queries: str
+    qrels: str | None = None
     pages: str | None = None
 
 

@@ -88,6 +88,7 @@ RENAMED = {
     "adapt.same_document": "adapt.allow_same_document_negatives",
     "adapt.steps": "adapt.max_steps",
     "adapt.batch": "adapt.batch_size",
+    "adapt.soft_targets": "adapt.targets",
     "adapt.judge_holes": "adapt.unjudged_budget",
     "towers.layers": "distill.student_layers",
     "towers.student": "distill.student_model",

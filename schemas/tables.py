@@ -157,8 +157,10 @@ POOL = Table(
             QUERY_ID,
             CHUNK_ID,
             column("retrievers", STRINGS, "retrievers that rank it within the pool depth, sorted by name"),
-            column("best_rank", pa.int32(), "best rank in any list, from 1"),
-            column("fused_score", pa.float32(), "reciprocal-rank fusion over the full lists (k = 60)"),
+            column(
+                "best_rank", pa.int32(), "best rank in any list, from 1; null for a judged chunk in no list", null=True
+            ),
+            column("fused_score", pa.float32(), "reciprocal-rank fusion over the full lists (k = 60); 0 if in none"),
         ]
     ),
 )
@@ -189,7 +191,10 @@ TRIPLETS = Table(
             ),
             column("negative_scores", pa.list_(pa.float32()), "score of each negative, same order"),
             column(
-                "weight", pa.float32(), "probability that the positive is relevant; null if unknown or mined", null=True
+                "weight",
+                pa.float32(),
+                "probability that the positive is relevant, above 0 to 1; null if unknown or mined",
+                null=True,
             ),
             column(
                 "source",

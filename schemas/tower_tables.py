@@ -87,6 +87,11 @@ TOWER_TRIPLETS = Table(
             column("negative_content", pa.string(), _CONTENT, null=True),
             column("key", pa.string(), "hash of the positive's words; duplicates share it"),
             column("answers", STRINGS, "keys of all positives of the query, excluded from its in-batch negatives"),
+            column(
+                "weight",
+                pa.float32(),
+                "weight of the pair's losses, above 0 to 1, as in `adaptation_labels`",
+            ),
         ]
     ),
 )

@@ -9,7 +9,7 @@ import typer
 
 from darklode.flows.commands.checking import check_before, settings_for
 from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
-from darklode.flows.config import installed_preset, load_settings, read_project
+from darklode.flows.config import installed_preset, load_settings, overrides, read_project, without_judge
 from darklode.flows.console import console, printable, reporter, show, show_records
 from darklode.flows.runs import benchmark_preset
 from darklode.pipeline.base.artifacts import Run
@@ -39,6 +39,14 @@ def build(
         typer.Option(metavar="PATH", help="Queries: text file (one per line), CSV, JSONL, Parquet, or BEIR folder."),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="FOLDER", help="Run folder or s3://bucket/prefix.")] = None,
+    qrels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Relevance judgments that you have: TREC or BEIR qrels, Quepid CSV, or a judgment list. No judge runs "
+            "then, unless you name one.",
+        ),
+    ] = None,
     preset: PresetOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
@@ -60,15 +68,25 @@ def build(
     config_file = read_project(config, preset, default="")
     docs, queries = config_file.path("docs", docs, "--docs"), config_file.path("queries", queries, "--queries")
     out, extra = config_file.path("out", out, "--out"), [*(assignments or []), *extra]
+    qrels = qrels if qrels is not None else config_file.paths.get("qrels")
     preset = config_file.preset or benchmark_preset(out)
-    settings = settings_for(lambda: load_settings(preset, config, extra), [docs, queries], out, mined=False)
-    if not check_before(lambda preflight: preflight.build_checks(docs, queries, out, settings), only=check):
+    inputs = [docs, queries, *([qrels] if qrels else [])]
+
+    def settings_of_options() -> Settings:
+        values = overrides(extra)
+        return load_settings(
+            preset, config, values=without_judge(config_file.preset, config, values) if qrels else values
+        )
+
+    settings = settings_for(settings_of_options, inputs, out, mined=False)
+    if not check_before(lambda preflight: preflight.build_checks(docs, queries, out, settings, qrels), only=check):
         return
     from darklode.flows.jobs.build_benchmark import build_benchmark
     from darklode.flows.launch import launch
 
     _show_judge(settings)
-    launch(build_benchmark, reporter(), docs, queries, out, preset, settings.model_dump(mode="json"), estimate)
+    values = settings.model_dump(mode="json")
+    launch(build_benchmark, reporter(), docs, queries, out, preset, values, estimate, qrels=qrels)
     if estimate:
         return
     _summarise(Run(out), settings)
@@ -152,8 +170,10 @@ def _show_cleaning(run: Run, settings: Settings) -> None:
     if settings.clean.keep_all:
         return
     show(statistics.cleaning(all_tables(run)), "Cleaning: share of queries dropped by each rule")
-    console.print("Examples of dropped queries:")
-    for row in run_sql(run, DROPPED_QUERIES_SQL).to_pylist():
+    examples = run_sql(run, DROPPED_QUERIES_SQL).to_pylist()
+    if examples:
+        console.print("Examples of dropped queries:")
+    for row in examples:
         console.print(f"  [dim]{row['rule']}:[/dim] {printable(row['queries'])}", soft_wrap=True)
     for sentence in filter(None, (statistics.sampling_note(run), TRIPLETS_PRESET_NOTE)):
         console.print(f"[dim]{sentence}[/dim]", soft_wrap=True)

@@ -61,6 +61,7 @@ _COMMAND_LINES = {
 _PATH_COMMENTS = {
     "docs": "documents",
     "queries": "query log",
+    "qrels": "relevance judgments, if you have any",
     "logs": "search log with clicks",
     "out": "run folder of the benchmark, or s3://bucket/prefix",
     "mined": "run folder of the mined triplets, or s3://bucket/prefix",

@@ -146,6 +146,12 @@ def _serve(run: Run, review_app: ReviewApp, address: ListenAddress, open_browser
             f"{len(pairs):,} pairs of {pairs.queries:,} queries, {pairs.shared.sum():,} of them for every reviewer; "
             f"the judge's verdicts are {'shown' if review_app.show_judge else 'hidden'}"
         )
+        if pairs.near_misses:
+            console.print(
+                f"The first {pairs.near_misses:,} are near misses: the most probable candidates of queries without a "
+                "positive. The others are the random sample for `darklode validate`.",
+                soft_wrap=True,
+            )
         console.print(_format_progress(review_app), soft_wrap=True)
         serve(create_app(review_app, token, address.allowed_hosts), listening, show_ready)
     console.print(f"\n{_format_progress(review_app)}. Run the same command again to continue.", soft_wrap=True)

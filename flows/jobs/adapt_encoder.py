@@ -152,7 +152,7 @@ def pairs_step(base: BaseEncoder, settings: Settings) -> Step:
     learned = list(base.start.learned) if base.start else []
     return Step(
         PAIRS_STAGE,
-        call(adaptation_pairs, settings.adapt.only("tenant", "sources"), learned),
+        call(adaptation_pairs, settings.adapt.only("tenant", "sources", "targets"), learned),
         lambda: contents(base) | ({"what was learned before": key_of(learned)} if learned else {}),
         untracked=("learned",),
         source=base.sources,

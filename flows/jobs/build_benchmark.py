@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from darklode.flows import factories
-from darklode.flows.config import load_settings, read_project
+from darklode.flows.config import NO_JUDGE, load_settings, read_project, without_judge
 from darklode.flows.executor import executor
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.paths import FlowPath
@@ -13,12 +13,13 @@ from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.preflight import build_checks, check_flow
 from darklode.flows.runs import benchmark_preset, output_run, write_run
 from darklode.flows.stage_runner import finish, run_step
-from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
+from darklode.pipeline.base.artifacts import Output, Run, StageCall, Step, Tables, call
 from darklode.pipeline.base.card import document
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.evaluate.audit import AUDIT_STAGE, audit
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.ingest.files import source_fingerprint
+from darklode.pipeline.ingest.judgments import INGEST_JUDGMENTS, ingest_judgments
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, calibrated_judge
 from darklode.pipeline.judge.factory import Judges
@@ -29,6 +30,7 @@ from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.pipeline.prepare.clean import CLEAN, clean
 from darklode.pipeline.prepare.split import GENERATED_TABLE, SPLIT, split
 from darklode.pipeline.retrieve.embedding import embed_all
+from darklode.pipeline.retrieve.judged_chunks import JUDGED_CHUNKS_STAGE, judged_chunks
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.retrieve.search import SEARCH, search
@@ -47,6 +49,7 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
     settings: dict[str, Any] | None = None,
     estimate: bool = False,
     *,
+    qrels: FlowPath | None = None,
     config: FlowPath | None = None,
 ) -> None:
     """Build a labelled dataset; a second run redoes only what changed.
@@ -58,17 +61,21 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
         preset: base of the settings.
         settings: overrides of preset and config, as nested sections.
         estimate: stop before the judge, and estimate time and cost of judging from a sample of calls.
+        qrels: file or folder of relevance judgments; default: `paths.qrels` of `config`, if it has one. No judge runs
+            unless the settings name one.
         config: settings file with paths, as `darklode init` writes it, on the machine that runs the job.
     """
     project = read_project(config, preset, default="")
     docs, queries, out = project.place("docs", docs), project.place("queries", queries), project.place("out", out)
-    resolved = load_settings(project.preset or benchmark_preset(out), config, values=settings)
-    check_flow(lambda: build_checks(docs, queries, out, resolved))
+    qrels = qrels if qrels is not None else project.paths.get("qrels")
+    values = without_judge(project.preset, config, settings or {}) if qrels else settings
+    resolved = load_settings(project.preset or benchmark_preset(out), config, values=values)
+    check_flow(lambda: build_checks(docs, queries, out, resolved, qrels))
     run = output_run(out, BenchmarkInputs)
     with run.lock(), spread_over(resolved.runner, run) as spread:
-        write_run(run, BenchmarkInputs(docs=docs, queries=queries), resolved)
+        write_run(run, BenchmarkInputs(docs=docs, queries=queries, qrels=qrels), resolved)
         factories.fetch_models(resolved)
-        build = steps(docs, queries, resolved, spread)
+        build = steps(docs, queries, resolved, spread, qrels)
         for step in build:
             if estimate and step.stage.name == JUDGE.name:
                 show_estimate(run, resolved)
@@ -77,13 +84,34 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
         finish(run)
 
 
-def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:
-    """The steps in data order."""
-    seed, judges = settings.seed, Judges.from_settings(settings)
-    human, fitted = settings.judge.human_labels, settings.judge.threshold == "fitted"
-    judging = ADAPTIVE_JUDGE if settings.judge.strategy == "adaptive" else JUDGE
-    grades = human is not None and settings.judge.can_fit_grades
-    taken = ["calibration"] * (fitted or grades) + ["human_labels"] * (human is not None and judges.can_learn)
+def steps(docs: str, queries: str, settings: Settings, spread: Spread = here, qrels: str | None = None) -> list[Step]:
+    """The steps in data order; `qrels` are relevance judgments, if any are given."""
+    return [
+        *_ingest_steps(docs, queries, settings, spread, qrels),
+        *_pool_steps(settings, spread, qrels),
+        *_label_steps(settings, spread, qrels),
+        Step(
+            TRIPLETS_STAGE,
+            call(
+                triplets,
+                settings.triplets,
+                apart=settings.split.group_by == "cluster_and_positives",
+                is_judged=settings.judge.kind != NO_JUDGE,
+                spread=spread,
+            ),
+            untracked=("spread",),
+        ),
+        Step(HELD_OUT.reading("queries", "qrels", "training_labels", "chunks"), call(held_out)),
+        Step(
+            AUDIT_STAGE,
+            call(audit, settings.evaluate.only("n_resamples"), depth=settings.pool.depth, seed=settings.seed),
+        ),
+    ]
+
+
+def _ingest_steps(docs: str, queries: str, settings: Settings, spread: Spread, qrels: str | None) -> list[Step]:
+    """Documents, queries and judgments, up to the splits."""
+    judged = ("judgments",) if qrels else ()
     return [
         Step(
             INGEST_DOCUMENTS,
@@ -97,47 +125,76 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
             lambda: {"the queries' files": source_fingerprint(queries)},
             source=queries,
         ),
-        Step(CLEAN, call(clean, settings.clean, seed=seed)),
+        Step(CHUNK, call(chunk, settings.chunk, spread), untracked=("spread",)),
+        *(
+            [
+                Step(
+                    INGEST_JUDGMENTS,
+                    call(ingest_judgments, settings.ingest.but("queries", "documents"), path=qrels),
+                    lambda: {"the judgments' files": source_fingerprint(qrels)},
+                    untracked=("path",),
+                )
+            ]
+            if qrels
+            else []
+        ),
+        Step(CLEAN.reading(*judged), call(clean, settings.clean, seed=settings.seed)),
         Step(
-            SPLIT,
-            call(split, settings.split.but("group_by"), seed=seed),
+            SPLIT.reading(*judged),
+            call(split, settings.split.but("group_by"), seed=settings.seed),
             lambda: (
                 {"the generated queries": _content(settings.split.generated_queries)}
                 if settings.split.generated_queries
                 else {}
             ),
         ),
-        Step(CHUNK, call(chunk, settings.chunk, spread), untracked=("spread",)),
+    ]
+
+
+def _pool_steps(settings: Settings, spread: Spread, qrels: str | None) -> list[Step]:
+    """Rankings of the retrievers, and the candidates."""
+    return [
+        *([Step(JUDGED_CHUNKS_STAGE, call(judged_chunks))] if qrels else []),
         Step(
             SEARCH,
             call(embed_and_search, settings.pool.only("search_depth"), factories.retrievers(settings), spread),
             untracked=("spread",),
         ),
-        Step(POOL_STAGE, call(pool, settings.pool)),
+        Step(POOL_STAGE.reading(*(("judged_chunks",) if qrels else ())), call(pool, settings.pool)),
+    ]
+
+
+def _label_steps(settings: Settings, spread: Spread, qrels: str | None) -> list[Step]:
+    """Verdicts of the judge and labels of people, and the label sets made of them."""
+    seed, judges = settings.seed, Judges.from_settings(settings)
+    human, fitted = settings.judge.human_labels, settings.judge.threshold == "fitted"
+    has_labels, has_judge = bool(human or qrels), settings.judge.kind != NO_JUDGE
+    judging = ADAPTIVE_JUDGE if settings.judge.strategy == "adaptive" and has_judge else JUDGE
+    grades = has_labels and settings.judge.can_fit_grades
+    taken = ["calibration"] * (fitted or grades) + ["human_labels"] * (has_labels and judges.can_learn)
+    judged = ("judged_chunks",) if qrels else ()
+    labels = settings.labels.model_copy(update={"human_overrides": True}) if qrels else settings.labels
+    return [
         Step(
-            CALIBRATE.reading(*judges.tables_read),
-            call(_calibrate, judges, tenant=settings.ingest.tenant, seed=seed) if human else call(_nothing),
+            CALIBRATE.reading(*judges.tables_read, *judged),
+            call(_calibrate, judges, tenant=settings.ingest.tenant, seed=seed) if has_labels else call(_nothing),
             lambda: {"the human labels": source_fingerprint(human)} if human else {},
         ),
         Step(
             judging.reading(*judges.tables_read, *taken),
-            call(judge_pool, judges, spread, seed=seed)
-            if judging is ADAPTIVE_JUDGE
-            else call(judge_pool, judges, spread),
-            untracked=("spread",),
+            _judging(judges, spread, seed, is_adaptive=judging is ADAPTIVE_JUDGE) if has_judge else call(_nothing),
+            untracked=("spread",) if has_judge else (),
         ),
         Step(
-            (OVERRIDING_LABEL if settings.labels.human_overrides else LABEL).reading("calibration"),
-            call(write_labels, settings.labels),
+            (OVERRIDING_LABEL if labels.human_overrides else LABEL).reading("calibration", *judged),
+            call(write_labels, labels),
         ),
-        Step(
-            TRIPLETS_STAGE,
-            call(triplets, settings.triplets, apart=settings.split.group_by == "cluster_and_positives", spread=spread),
-            untracked=("spread",),
-        ),
-        Step(HELD_OUT.reading("queries", "qrels", "training_labels", "chunks"), call(held_out)),
-        Step(AUDIT_STAGE, call(audit, settings.evaluate.only("n_resamples"), depth=settings.pool.depth, seed=seed)),
     ]
+
+
+def _judging(judges: Judges, spread: Spread, seed: int, *, is_adaptive: bool) -> StageCall:
+    """The call of the judge; only adaptive judging depends on the seed."""
+    return call(judge_pool, judges, spread, seed=seed) if is_adaptive else call(judge_pool, judges, spread)
 
 
 def _content(folder: str) -> str:
@@ -210,7 +267,7 @@ JOB = Job(
     "build-benchmark",
     build_benchmark,
     BenchmarkInputs,
-    lambda _run, inputs, settings: steps(inputs.docs, inputs.queries, settings),
+    lambda _run, inputs, settings: steps(inputs.docs, inputs.queries, settings, qrels=inputs.qrels),
     can_plan=True,
     sections=RUN_SECTIONS,
 )

@@ -143,7 +143,7 @@ def _log_steps(settings: Settings, *, mined: bool) -> list[Step]:
 def judged_searches(settings: Settings) -> int:
     """Searches to judge per tenant and variant; by default none with the embedded judge."""
     if settings.evaluate.judged_searches is None:
-        return 0 if settings.judge.kind == "embedded" else DEFAULT_SEARCHES
+        return 0 if settings.judge.kind in {"embedded", "none"} else DEFAULT_SEARCHES
     return settings.evaluate.judged_searches
 
 

@@ -87,7 +87,7 @@ def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
     return [
         Step(
             PAIRS_STAGE,
-            call(adaptation_pairs, settings.adapt.only("tenant", "sources")),
+            call(adaptation_pairs, settings.adapt.only("tenant", "sources", "targets")),
             lambda: contents(base),
             source=base.sources,
         ),

@@ -99,7 +99,7 @@ def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Sett
         ),
         Step(
             PAIRS_STAGE,
-            call(adaptation_pairs, settings.adapt.only("tenant", "sources")),
+            call(adaptation_pairs, settings.adapt.only("tenant", "sources", "targets")),
             lambda: contents(base),
             source=sources,
         ),

@@ -14,6 +14,7 @@ from darklode.pipeline.base.errors import ArtifactError, NotPublishable
 from darklode.pipeline.judge.calibration import fitted_thresholds
 from darklode.pipeline.validate.gate import GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
+from darklode.pipeline.validate.near_misses import NEAR_MISSES_STAGE, near_misses
 from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE_STAGE, validate
@@ -79,6 +80,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
     )
     return [
         Step(sampling, call(review_sample, settings.review, seed=seed)),
+        Step(NEAR_MISSES_STAGE, call(near_misses)),
         Step(
             REVIEWS_STAGE,
             call(write_reviews),
@@ -91,16 +93,16 @@ def steps(run: Run, settings: Settings) -> list[Step]:
 
 
 def draw_sample(run: Run, settings: Settings) -> None:
-    """Draw the review sample of a run unless it is up to date, without a flow: the first of the steps.
+    """Draw the pairs to review unless they are up to date, without a flow: the first two of the steps.
 
     Raises:
-        ArtifactError: the run has no verdicts yet, or another process is writing to it.
+        ArtifactError: the run has no verdicts or labels yet, or another process is writing to it.
     """
-    step = steps(run, settings)[0]
     with run.lock():
-        plan = step.plan(run)
-        if not plan.is_up_to_date:
-            run.execute(plan, step.execute)
+        for step in steps(run, settings)[:2]:
+            plan = step.plan(run)
+            if not plan.is_up_to_date:
+                run.execute(plan, step.execute)
 
 
 def _validate(

@@ -107,6 +107,11 @@ class TenantChunks:
         """The chunk_ids by row number."""
         return pa.concat_arrays([pa.array([], pa.string()), *(batch["chunk_id"] for batch in self.scan(["chunk_id"]))])
 
+    @cached_property
+    def doc_ids(self) -> pa.StringArray:
+        """The document of each chunk by row number."""
+        return pa.concat_arrays([pa.array([], pa.string()), *(batch["doc_id"] for batch in self.scan(["doc_id"]))])
+
     @property
     def n(self) -> int:
         """Number of chunks."""

@@ -51,7 +51,7 @@ _CREATE_PAIRS = f"""
         SELECT query, passage, bool_or(relevant) AS relevant, max(probability) AS probability, max(grade) AS grade
         FROM ({_with_pair_numbers("verdicts", "t.relevant, t.probability, t.grade")}) GROUP BY query, passage
     ),
-    labels AS ({_with_pair_numbers("qrels", "t.relevance, t.source")}),
+    labels AS ({_with_pair_numbers("qrels", "t.relevance, t.source, t.weight")}),
     people AS (
         SELECT query, passage, count(*) FILTER (relevance > 0) AS yes, count(*) FILTER (relevance = 0) AS no
         FROM human_answers GROUP BY query, passage
@@ -60,6 +60,9 @@ _CREATE_PAIRS = f"""
            CASE WHEN j.query IS NULL THEN 'unjudged' WHEN j.relevant IS NULL THEN 'unreadable'
                 WHEN j.relevant THEN 'relevant' ELSE 'not relevant' END AS outcome,
            j.probability, j.grade, l.relevance, l.source AS labelled_by,
+           CASE WHEN l.relevance > 0 THEN 'relevant' WHEN l.relevance = 0 THEN 'not relevant'
+                WHEN bool_or(l.relevance > 0) OVER (PARTITION BY c.query) THEN 'uncertain'
+                WHEN l.weight > 0 THEN 'near miss' WHEN l.query IS NOT NULL THEN 'uncertain' END AS label,
            CASE WHEN h.yes > h.no THEN 'relevant' WHEN h.yes < h.no THEN 'not relevant' WHEN h.yes > 0 THEN 'divided'
                 WHEN h.query IS NOT NULL THEN 'skipped' END AS people
     FROM candidates c JOIN finders f ON f.retrievers = c.retrievers

@@ -101,6 +101,7 @@ PAIRS = Listing(
         _TENANT,
         _SPLIT,
         Filter("outcome", "verdict", "x.outcome = $outcome", _OUTCOME_VALUES_SQL),
+        Filter("label", "label", "x.label = $label", _distinct("label", "pairs")),
         Filter(
             "people",
             "human answer",

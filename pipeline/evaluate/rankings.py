@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +13,7 @@ from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.evaluate.run_files import RunFile
 from darklode.pipeline.retrieve.retrievers.factory import Factory
-from darklode.pipeline.retrieve.search import QUERY_BLOCK, SearchShard, rank
+from darklode.pipeline.retrieve.search import QUERY_BLOCK, SearchShard, rank, reject_unused
 from darklode.schemas.tables import TABLES
 
 RANKINGS_STAGE = Stage("test_rankings", 1, ("test_queries", "test_texts"), ("test_rankings",))
@@ -71,15 +72,15 @@ def rank_all(
 
 
 def _search(tables: Tables, output: Output, unit: Unit, lists: SearchShard) -> None:
-    """Write a system's rankings of a tenant's queries; the last table of `rank` holds the unit's facts."""
+    """Write a system's rankings of a tenant's queries; the tables of `rank` after them are facts and unused rows."""
     queries = pc.sum(pc.equal(tables.read("queries", ["tenant"])["tenant"], lists.tenant)).as_py()
     if not TenantChunks(tables, lists.tenant).n:
         return
-    for number, rows in enumerate(rank(lists)):
-        if number < -(-queries // QUERY_BLOCK):
-            output.write("test_rankings", _rank_rows(rows, lists.retrievers[0][0]))
-        else:
-            unit.facts = rows.to_pylist()[0]
+    pieces = rank(lists)
+    for rows in islice(pieces, -(-queries // QUERY_BLOCK)):
+        output.write("test_rankings", _rank_rows(rows, lists.retrievers[0][0]))
+    unit.facts = next(pieces).to_pylist()[0]
+    reject_unused(output, lists.tenant, next(pieces))
 
 
 def _rank_rows(rows: pa.Table, name: str) -> pa.Table:

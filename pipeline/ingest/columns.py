@@ -30,6 +30,14 @@ QUERY_COLUMNS = {
     "count": ("count",),
     "tenant": ("tenant",),
 }
+JUDGMENT_COLUMNS = {
+    "query_id": ("query_id", "query-id", "qid", "topic"),
+    "query": ("query", "query_text", "querytext"),
+    "document": ("doc_id", "docid", "doc", "document_id", "corpus-id", "corpus_id", "chunk_id", "document"),
+    "relevance": ("relevance", "rating", "score", "grade", "label", "judgment"),
+    "split": ("split",),
+    "tenant": ("tenant",),
+}
 LOG_COLUMNS = {
     "event_id": ("event_id",),
     "search_id": ("search_id",),
@@ -181,6 +189,11 @@ def query_columns(settings: QueryColumns) -> ColumnMapping:
     return ColumnMapping(
         "ingest.queries.columns", settings.model_dump(exclude_none=True), QUERY_COLUMNS, key="query_id"
     )
+
+
+def judgment_columns() -> ColumnMapping:
+    """Roles of the columns of relevance judgments; ids and queries may be numbers."""
+    return ColumnMapping("judgments", {}, JUDGMENT_COLUMNS, ("document", "relevance"), text="")
 
 
 def log_columns(settings: LogColumns) -> ColumnMapping:

@@ -22,6 +22,7 @@ from darklode.pipeline.ingest.files import (
     conversion_advice,
     list_files,
 )
+from darklode.pipeline.ingest.judgments import judgment_files
 from darklode.pipeline.ingest.log_partitions import (
     LogPartition,
     is_ubi,
@@ -32,6 +33,7 @@ from darklode.pipeline.ingest.log_partitions import (
 from darklode.pipeline.ingest.log_rows import LogRules
 from darklode.pipeline.ingest.log_rows import select_usable as usable_of_log
 from darklode.pipeline.ingest.logs import plan_days
+from darklode.pipeline.ingest.readers.judgment_files import read_judgments
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.readers.text import PIECE_BYTES
 from darklode.pipeline.ingest.rejects import Intake
@@ -102,6 +104,20 @@ def check_queries(path: str, settings: IngestSettings) -> list[str]:
 
     reads_all = _read_beginnings(choice.files, choice.format, SourcePreview(columns, intake, settings), use)
     return _format_problems(intake, path, settings, reads_all=reads_all)
+
+
+def check_judgments(path: str, settings: IngestSettings) -> list[str]:
+    """Check judgments: the beginning of each file; ids are checked by the stage.
+
+    Raises:
+        InputError: the stage would raise it.
+    """
+    files = judgment_files(path)
+    intake = _preview_intake("judgments", path)
+    for file in files[:MAX_CHECKED_FILES]:
+        for _block in islice(read_judgments(file, intake, settings.max_row_bytes), 1):
+            pass
+    return _format_problems(intake, path, settings, reads_all=False)
 
 
 def first_queries(path: str, settings: IngestSettings) -> pa.StringArray:

@@ -170,6 +170,7 @@ REJECT_KINDS = {
     "documents": RejectKind("documents", "doc_id", "not a document format", "ingest.documents.columns"),
     "queries": RejectKind("raw_queries", "query_id", "not a query format", "ingest.queries.columns"),
     "labels": RejectKind("manual_labels", "document", "not a label format", "evaluate.human_labels"),
+    "judgments": RejectKind("judgments", "document", "not a judgment format", "the columns"),
     "impressions": RejectKind("impressions", "event_id", "not a log format", "logs.columns"),
 }
 

@@ -39,7 +39,7 @@ from darklode.pipeline.judge.session import JudgingSession
 from darklode.pipeline.judge.threshold import fit_smooth_threshold
 from darklode.pipeline.judge.training import compare_judges, query_numbers, train_judges
 from darklode.schemas.judging import JudgeSettings
-from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
+from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY
 
 CALIBRATE = Stage("calibrate", 6, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
 
@@ -60,7 +60,9 @@ def calibrate(
     tenant: str,
     seed: int,
 ) -> None:
-    """Judge the pairs labelled by people and compare; without human labels nothing is written.
+    """Judge the pairs labelled by people and compare; without a judge, only the labels are written.
+
+    Labels are those of the file `human_labels` and the judged chunks of the pool; where both label a pair, the file's.
 
     Each tenant is compared separately. With fewer than `MIN_LABELS` labelled pairs with a probability, or fewer than
     `MIN_OF_EACH` relevant or not relevant ones, labels are compared, but no curve is computed and no threshold fitted.
@@ -68,9 +70,9 @@ def calibrate(
     is fitted by `fit_smooth_threshold`.
 
     Args:
-        tables: must contain `queries`, `chunks` and `pool`.
+        tables: must contain `queries`, `chunks` and `pool`, and `judged_chunks` if there is no file.
         output: receives `human_labels`, `calibration`, `reliability`, and unusable labels as rejects.
-        settings: settings of the judge; `human_labels` is the file of labels.
+        settings: settings of the judge; `human_labels` is the file of labels, if there is one.
         judge_for: builds a tenant's judge.
         tenant: tenant of labels that name none.
         seed: random seed of the cross-validation folds.
@@ -78,11 +80,10 @@ def calibrate(
     Raises:
         InputError: the file cannot be read, or labels no pair of the pool.
     """
-    if settings.human_labels is None:
-        return
-    lowest_grade = min(settings.verdict_grades(), default=1)
-    labels = human_labels(tables, output, settings.human_labels, tenant, lowest_grade)
+    labels = _labels(tables, output, settings, tenant)
     output.write("human_labels", labels)
+    if settings.kind == "none":
+        return
     with JudgingSession(output, labels.num_rows) as session:
         for tenant_name in pc.unique(labels["tenant"]).to_pylist():
             tenant_labels = labels.filter(pc.equal(labels["tenant"], tenant_name))
@@ -92,6 +93,27 @@ def calibrate(
             _write_comparison(
                 output, tenant_name, judge, settings, Comparison.from_replies(tenant_labels, replies), seed
             )
+
+
+JUDGED_LABELS_SQL = """
+    SELECT tenant, query_id, chunk_id, relevance FROM judged_chunks
+    SEMI JOIN pool USING (tenant, query_id, chunk_id) WHERE relevance IS NOT NULL
+"""
+
+
+def _labels(tables: Tables, output: Output, settings: JudgeSettings, tenant: str) -> pa.Table:
+    """Rows of `human_labels`, sorted by key."""
+    lowest_grade = min(settings.verdict_grades(), default=1)
+    labels = HUMAN_LABELS.empty()
+    if settings.human_labels is not None:
+        labels = human_labels(tables, output, settings.human_labels, tenant, lowest_grade)
+    if "judged_chunks" not in tables:
+        return labels
+    with tables.connect() as connection:
+        connection.register("labels", labels)
+        query = f"FROM labels UNION ALL FROM ({JUDGED_LABELS_SQL}) ANTI JOIN labels USING (tenant, query_id, chunk_id)"
+        rows = connection.sql(f"FROM ({query}) ORDER BY tenant, query_id, chunk_id").to_arrow_table()
+    return HUMAN_LABELS.rows({name: rows[name] for name in HUMAN_LABELS.schema.names})
 
 
 def calibrated_judge(tables: Tables, judges: Judges) -> Callable[[TenantChunks], Judge]:

@@ -27,8 +27,9 @@ _CREATE_RANKING_FEATURES_SQL = """
     WITH lists AS (SELECT query_id, chunk_id, retriever, rank, score FROM rankings WHERE tenant = $tenant),
     lowest_scores AS (SELECT query_id, {lowest_scores} FROM lists GROUP BY query_id),
     pair_scores AS (SELECT query_id, chunk_id, {pair_scores} FROM lists GROUP BY query_id, chunk_id)
-    SELECT query_id, chunk_id, {columns}, p.fused_score, ln(p.best_rank), len(p.retrievers)
-    FROM pool p JOIN lowest_scores l USING (query_id) JOIN pair_scores s USING (query_id, chunk_id)
+    SELECT query_id, chunk_id, {columns}, p.fused_score, ln(coalesce(p.best_rank, 1 + max(p.best_rank) OVER ())),
+           len(p.retrievers)
+    FROM pool p LEFT JOIN lowest_scores l USING (query_id) LEFT JOIN pair_scores s USING (query_id, chunk_id)
     WHERE p.tenant = $tenant ORDER BY query_id, chunk_id
 """
 

@@ -64,6 +64,15 @@ OVERRIDDEN_LABELS_SQL = f"""
     FROM scales, human_labels h LEFT JOIN judge_labels j USING (tenant, query_id, chunk_id)
 """
 
+# Chunks of documents that people judged relevant; whether they are is unknown: they are neither positive nor negative.
+UNKNOWN_LABELS_SQL = """
+    SELECT tenant, query_id, chunk_id, CAST(NULL AS INTEGER) AS relevance, 'human' AS source,
+           CAST(NULL AS DOUBLE) AS likelihood
+    FROM judged_chunks ANTI JOIN human_labels USING (tenant, query_id, chunk_id)
+    ANTI JOIN ({judge_labels}) USING (tenant, query_id, chunk_id)
+    WHERE relevance IS NULL
+"""
+
 BINARY_LABELS_SQL = "SELECT * REPLACE (least(relevance, 1) AS relevance) FROM ({labels})"
 
 # `slope` and `intercept` are those of `calibration`; clipping keeps the log-odds finite.
@@ -179,7 +188,8 @@ def write_labels(tables: Tables, output: Output, settings: LabelSettings) -> Non
 
     Args:
         tables: must contain `queries`, `chunks`, `pool` and `verdicts`; with `human_overrides` also `human_labels`;
-            `calibration` if the judge was compared with people.
+            `calibration` if the judge was compared with people; with `judged_chunks`, other chunks of relevant
+            documents are uncertain unless the judge labelled them.
         output: receives `qrels`, one folder per split, and `training_labels` of train and validation. The funnel counts
             labels and queries by outcome; facts count human labels, those without a verdict, and those that overrule
             one.
@@ -188,7 +198,9 @@ def write_labels(tables: Tables, output: Output, settings: LabelSettings) -> Non
     """
     total = tables.rows("verdicts")
     with tables.connect() as connection:
-        _create_weighted_labels(connection, settings, is_calibrated="calibration" in tables)
+        _create_weighted_labels(
+            connection, settings, is_calibrated="calibration" in tables, has_judgments="judged_chunks" in tables
+        )
         connection.execute(SHORT_CHUNKS_SQL, {"min_letters": settings.min_letters, "plausible": PLAUSIBLE})
         connection.execute(BEST_TEST_POSITIVES_SQL, {"n": MIN_TEST_QUERIES})
         _create_cuts(connection, settings)
@@ -215,10 +227,12 @@ def write_labels(tables: Tables, output: Output, settings: LabelSettings) -> Non
 
 
 def _create_weighted_labels(
-    connection: duckdb.DuckDBPyConnection, settings: LabelSettings, *, is_calibrated: bool
+    connection: duckdb.DuckDBPyConnection, settings: LabelSettings, *, is_calibrated: bool, has_judgments: bool
 ) -> None:
     """Create the views `calibrations` (tenant, slope, intercept) and `weighted_labels`."""
     labels = OVERRIDDEN_LABELS_SQL if settings.human_overrides else JUDGE_LABELS_SQL
+    if has_judgments:
+        labels = f"{labels} UNION ALL {UNKNOWN_LABELS_SQL.format(judge_labels=JUDGE_LABELS_SQL)}"
     labels = BINARY_LABELS_SQL.format(labels=labels) if settings.binary else labels
     connection.execute("CREATE VIEW calibrations AS " + (CALIBRATIONS_SQL if is_calibrated else NO_CALIBRATIONS_SQL))
     connection.execute("CREATE VIEW weighted_labels AS " + WEIGHTED_LABELS_SQL.format(labels=labels))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.laws.trainer import GridData, PointKey
     from darklode.pipeline.train.data.dataset import Task
 
-POINT_TRIPLETS = Stage("cell_triplets", 1, (), (TOWER_TRIPLETS.name,))
+POINT_TRIPLETS = Stage("cell_triplets", 2, (), (TOWER_TRIPLETS.name,))
 
 
 def write_point_triplets(data: GridData, task: Task, point: PointKey, folder: str) -> Tables:
@@ -94,6 +94,7 @@ def _rows(data: GridData, task: Task, text_rows: Ints, pairs: Ints) -> pa.Table:
         "content": pc.binary_join_element_wise(texts["heading"], texts["text"], "\n", null_handling="skip"),
         "key": positives["content_hash"],
         "answers": _answers(task, text_rows, query),
+        "weight": np.ones(len(pairs)) if task.pair_weight is None else task.pair_weight[pairs],
     }
     return TOWER_TRIPLETS.rows(columns)
 

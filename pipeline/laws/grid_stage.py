@@ -26,7 +26,7 @@ from darklode.schemas.laws import LawSettings
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
 
-GRID_STAGE = replace(POINTS_STAGE, version=5, reads=PAIR_TABLES)
+GRID_STAGE = replace(POINTS_STAGE, version=6, reads=PAIR_TABLES)
 """The stage `points`, with trained instead of imported points."""
 
 N_HALVINGS = 6

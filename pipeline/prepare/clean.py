@@ -6,6 +6,7 @@ duplicates, the id of the kept query that represents them. Source: DevRev-Search
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from darklode.pipeline.base.errors import EverythingDropped
 from darklode.pipeline.base.personal_data import mask
 from darklode.pipeline.base.segmentation import count_words
 from darklode.pipeline.prepare.cluster_sampling import pick_representatives
-from darklode.pipeline.prepare.filters import FilterResult, drop_duplicates, drop_extremes
+from darklode.pipeline.prepare.filters import FilterResult, drop_duplicates, drop_extremes, flat
 from darklode.pipeline.prepare.language import LANGUAGE_REASON, drop_other_languages
 from darklode.pipeline.prepare.noise import drop_noise
 from darklode.schemas.settings import CleanSettings
@@ -39,7 +40,8 @@ def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int)
     """Clean a query log.
 
     Args:
-        tables: holds `raw_queries`, and `documents`, whose words help to identify a query's language.
+        tables: holds `raw_queries`, and `documents`, whose words help to identify a query's language; with
+            `judgments`, their queries are always kept.
         output: receives `cleaned_queries` and `rejects`.
         settings: filters and their thresholds; with `keep_all` no query is dropped, but all columns are computed.
         seed: random seed of the clustering.
@@ -47,11 +49,12 @@ def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int)
     Raises:
         EverythingDropped: no query passed.
     """
-    queries = _working_table(tables.read("raw_queries"), settings)
+    queries = _working_table(_judged_first(tables), settings)
     dropped: list[tuple[str, pa.Table]] = []
     for number, (name, apply_filter) in enumerate(_filters(tables, settings, seed)):
         output.progress(number, 5)
-        queries, rejects = _split_result(f"clean.{name}", apply_filter(queries), output, settings.keep_all)
+        result = _keep_judged(apply_filter(queries))
+        queries, rejects = _split_result(f"clean.{name}", result, output, settings.keep_all)
         dropped.append((f"clean.{name}", rejects))
     for step, rejects in name_survivors(dropped):
         output.reject(step, RAW_QUERIES.name, {name: rejects[name] for name in rejects.column_names})
@@ -103,12 +106,35 @@ def _filters(tables: Tables, settings: CleanSettings, seed: int) -> list[tuple[s
     ]
 
 
+JUDGED_FIRST_SQL = """
+    SELECT r.*, j.query_id IS NOT NULL AS is_judged
+    FROM (SELECT *, row_number() OVER () AS n FROM raw_queries) r
+    LEFT JOIN (SELECT DISTINCT tenant, query_id FROM judgments) j USING (tenant, query_id)
+    ORDER BY is_judged DESC, n
+"""
+
+
+def _judged_first(tables: Tables) -> pa.Table:
+    """Raw queries with a column `is_judged`; judged ones come first, since of equal queries the first is kept."""
+    if "judgments" in tables:
+        return tables.sql(JUDGED_FIRST_SQL)
+    raw = tables.read("raw_queries")
+    return raw.append_column("is_judged", pa.repeat(False, raw.num_rows))
+
+
+def _keep_judged(result: FilterResult) -> FilterResult:
+    """The result without the drops of judged queries."""
+    is_judged, null = flat(result.queries["is_judged"]), pa.scalar(None, pa.string())
+    reasons = pc.if_else(is_judged, null, result.reasons)
+    return replace(result, reasons=reasons, represented_by=pc.if_else(is_judged, null, result.represented_by))
+
+
 def _working_table(raw: pa.Table, settings: CleanSettings) -> pa.Table:
     """Raw queries with trimmed (and, if set, masked) texts, and the columns n_represented and n_words."""
     text = pc.utf8_trim_whitespace(raw["text"])
     if settings.mask_personal_data:
         text = mask(text)
-    queries = raw.select(["tenant", "query_id"]).append_column("text", text)
+    queries = raw.select(["tenant", "query_id", "is_judged"]).append_column("text", text)
     return queries.append_column("n_represented", raw["count"]).append_column("n_words", count_words(text))
 
 

@@ -148,6 +148,8 @@ def favored_retrievers(tables: Tables, settings: Settings) -> str:
     return f"Labels from an encoder's cosine favour similar encoders: do not compare encoders with them.{audit}"
 
 
+JUDGE_LABELS_SQL = "SELECT count(*) AS n FROM qrels WHERE source = 'judge'"
+
 # Adaptive judging skips the least likely pairs; without counting them the share would be too high.
 RELEVANT_SHARE_SQL = """
     SELECT count(*) FILTER (relevance IS DISTINCT FROM 0) / (count(*) + (SELECT count(*) FROM unjudged)) AS share
@@ -160,6 +162,8 @@ LOWEST_RECALL_SQL = (
 
 def _implausible_labels_caveat(tables: Tables, depth: int) -> str:
     """Caveat on signs that the judge calls too much relevant; `depth` is the depth of the pool's rankings."""
+    if not tables.sql(JUDGE_LABELS_SQL)["n"][0].as_py():
+        return ""
     medians = [row["median"] for row in statistics.labels(tables).to_pylist() if row["split"] == "all"]
     relevant_shares = tables.sql(RELEVANT_SHARE_SQL)["share"].to_pylist()
     lowest_recall = tables.sql(LOWEST_RECALL_SQL)["least"].to_pylist()

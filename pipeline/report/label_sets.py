@@ -7,28 +7,32 @@ from darklode.pipeline.report.statistic import Statistic
 from darklode.pipeline.validate.labels import MAJORITY_LABELS_SQL
 
 MIN_REVIEWED = 10
-"""Reviewed positives of a label set from which on their share of relevant ones is its precision."""
+"""Reviewed positives of the sample of a label set from which on their share of relevant ones is its precision."""
 
 # Wilson score interval of a weighted share, with the effective sample size of Kish (1965).
 _LABEL_SETS = Statistic(f"""
     WITH positives AS (
-        SELECT 'test labels' AS labels, tenant, query_id, chunk_id, weight
+        SELECT 'test labels' AS labels, tenant, query_id, chunk_id, weight, source = 'human' AS is_human
         FROM qrels JOIN queries USING (tenant, query_id) WHERE split = 'test' AND relevance > 0
         UNION ALL
-        SELECT 'training triplets', tenant, query_id, positive_id, weight FROM triplets WHERE source = 'pooled'
+        SELECT 'training triplets', t.tenant, t.query_id, t.positive_id, t.weight, l.source = 'human'
+        FROM triplets t LEFT JOIN training_labels l
+        ON l.tenant = t.tenant AND l.query_id = t.query_id AND l.chunk_id = t.positive_id WHERE t.source = 'pooled'
     ), uncertain AS (
         SELECT 'test labels' AS labels, count(*) AS uncertain
-        FROM qrels JOIN queries USING (tenant, query_id) WHERE split = 'test' AND relevance IS NULL
+        FROM qrels JOIN queries USING (tenant, query_id)
+        WHERE split = 'test' AND relevance IS NULL AND source = 'judge'
     ), sizes AS (
         SELECT 'test labels' AS labels, count(*) FILTER (split = 'test') AS queries FROM queries
         UNION ALL SELECT 'training triplets', count(*) FILTER (split <> 'test') FROM queries
     ), quality AS (
         SELECT labels, count(*) AS positives, count(DISTINCT (tenant, query_id)) AS with_positive,
-               avg(weight) AS probability, count(*) FILTER (weight IS NULL) AS unknown
+               avg(weight) AS probability, count(*) FILTER (weight IS NULL) AS unknown,
+               bool_and(is_human) AS is_human
         FROM positives GROUP BY labels
     ), answers AS (
-        SELECT tenant, query_id, chunk_id, relevance, coalesce(s.weight, 1) AS sampling_weight
-        FROM ({MAJORITY_LABELS_SQL}) LEFT JOIN review_sample s USING (tenant, query_id, chunk_id)
+        SELECT tenant, query_id, chunk_id, relevance, s.weight AS sampling_weight
+        FROM ({MAJORITY_LABELS_SQL}) JOIN review_sample s USING (tenant, query_id, chunk_id)
         WHERE relevance IS NOT NULL
     ), reviewed AS (
         SELECT labels, count(*) AS reviewed,
@@ -47,6 +51,7 @@ _LABEL_SETS = Statistic(f"""
            (m.share + spread / 2 - half_width) / (1 + spread) AS precision_low,
            (m.share + spread / 2 + half_width) / (1 + spread) AS precision_high,
            CASE WHEN m.share IS NOT NULL THEN format('{{}} reviewed', reviewed)
+                WHEN is_human THEN 'given labels'
                 WHEN unknown = 0 THEN 'judge''s probabilities' END AS basis
     FROM sizes LEFT JOIN quality q USING (labels) LEFT JOIN uncertain USING (labels) LEFT JOIN measured m USING (labels)
     WHERE queries > 0 ORDER BY labels
@@ -63,8 +68,9 @@ def label_sets(tables: Tables) -> pa.Table:
     """Compute one row per label set: its queries, how many have a positive, and the precision of the positives.
 
     The precision is the weighted share of relevant pairs among the set's reviewed positives, with its 95 % interval, if
-    people have reviewed at least `MIN_REVIEWED` of them, whatever the verdicts were at that time. Otherwise it is the
-    mean of their probabilities, which is as good as the judge's calibration; null if a positive has no probability.
+    people have reviewed at least `MIN_REVIEWED` of them in the review sample; other pairs, such as near misses, were
+    not drawn at random. Otherwise it is the mean of their probabilities, which is as good as the judge's calibration,
+    and 1 for given labels; null if a positive has no probability.
 
     Args:
         tables: `duckdb_views.all_tables` of a benchmark, possibly incomplete.

@@ -101,12 +101,14 @@ class SettingsBlock:
         about: its docstring.
         keys: its settings; for a kind those that it adds to its section.
         same_as: title of the block that lists the same settings; empty if it lists its own.
+        guide: page that describes the settings; empty: the reference does.
     """
 
     title: str
     about: str
     keys: list[Key]
     same_as: str = ""
+    guide: str = ""
 
     def signature(self) -> list[tuple[str, str | None]]:
         """Names and descriptions, without columns, which have one row for all."""
@@ -118,9 +120,11 @@ def settings_markdown() -> str:
     blocks = list(_settings_blocks())
     by_preference = sorted(blocks, key=lambda block: ".kind: " in block.title)
     for block in blocks:
+        if block.guide:
+            continue
         owner = next(other for other in by_preference if other.signature() == block.signature())
         block.same_as = owner.title if block.keys and owner is not block else ""
-    distinct = [block for block in blocks if not block.same_as]
+    distinct = [block for block in blocks if not block.same_as and not block.guide]
     counts = Counter(item for block in distinct for item in block.signature())
     shared = {item for item, n in counts.items() if n > 1}
     parts = [_block(block, shared) for block in blocks]
@@ -143,13 +147,18 @@ def _settings_blocks() -> Iterator[SettingsBlock]:
             continue
         for kind in mark.group.own_kinds():
             kind_keys = [key for key in all_keys if key.kind == kind and key.path.rpartition(".")[0] == title]
-            yield SettingsBlock(f"{title}.kind: {kind}", cleandoc(mark.section(kind).__doc__ or ""), kind_keys)
+            kind_section = mark.section(kind)
+            about = cleandoc(kind_section.__doc__ or "")
+            yield SettingsBlock(f"{title}.kind: {kind}", about, kind_keys, guide=kind_section.GUIDE)
 
 
 def _block(block: SettingsBlock, shared: Collection[tuple[str, str | None]]) -> str:
     """Section of a block; `shared` are names and descriptions of settings that are listed once for all blocks."""
     level = "###" if ".kind: " in block.title else "##"
     heading = f"{level} `{block.title}`\n\n{block.about}\n" if block.title else ""
+    if block.guide:
+        guide_names = ", ".join(f"`{key.path}`" for key in block.keys)
+        return f"{heading}\nSettings, described in [the guide]({block.guide}): {guide_names}.\n"
     if block.same_as:
         return f"{heading}\nSettings as in `{block.same_as}`.\n"
     listed_keys = [key for key in block.keys if _is_column(key) or (_leaf(key), key.field.description) not in shared]

@@ -23,6 +23,14 @@ CANDIDATES_SQL = f"""
     GROUP BY tenant, query_id, chunk_id
 """
 
+# Judged chunks that no retriever's list selected.
+JUDGED_CANDIDATES_SQL = """
+    SELECT tenant, query_id, chunk_id, coalesce(retrievers, []) AS retrievers, best_rank,
+           coalesce(fused_score, 0)::FLOAT AS fused_score
+    FROM judged_chunks LEFT JOIN candidates USING (tenant, query_id, chunk_id)
+    ANTI JOIN selected USING (tenant, query_id, chunk_id) WHERE relevance IS NOT NULL
+"""
+
 SELECTION_SQL = {
     "union": "SELECT * FROM candidates WHERE best_rank <= $depth",
     "rrf": """
@@ -36,11 +44,13 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
     """Select each query's candidates, best fused score first.
 
     `union`: the top `depth` of every retriever (DevRev-Search, 3.3). `rrf`: the best `budget` by reciprocal rank fusion
-    (`RRF_K`) of the full rankings.
+    (`RRF_K`) of the full rankings. Chunks judged before (`judged_chunks`) are added, whether or not a retriever found
+    them.
     """
+    judged = f"UNION ALL {JUDGED_CANDIDATES_SQL}" if "judged_chunks" in tables else ""
     query = f"""
         WITH candidates AS ({CANDIDATES_SQL}), selected AS ({SELECTION_SQL[settings.method]})
-        SELECT * FROM selected ORDER BY tenant, query_id, fused_score DESC, chunk_id
+        SELECT * FROM (SELECT * FROM selected {judged}) ORDER BY tenant, query_id, fused_score DESC, chunk_id
     """
     values = {"depth": settings.depth} | ({"budget": settings.budget} if settings.method == "rrf" else {})
     with output.row_group_writer("pool", PART_ROWS) as take:

@@ -183,13 +183,18 @@ def _write_units(units: Sequence[_Unit], shards: Sequence[SearchShard], spread: 
                     for rows in islice(pieces[shard.folder], unit.pieces):
                         output.write("rankings", rows)
                     unit_files.facts = next(pieces[shard.folder]).to_pylist()[0]
+                    reject_unused(output, unit.tenant, next(pieces[shard.folder]))
                     if unit.retriever == shard.retrievers[-1][0]:
                         pieces[shard.folder].close()
             output.progress(number, len(units))
 
 
 def rank(lists: SearchShard) -> Pieces:
-    """Search a shard. Yields for each retriever the rankings of each query block, then a row of `Effort`."""
+    """Search a shard.
+
+    Yields for each retriever the rankings of each query block, then a row of `Effort`, then the rows of
+    `UNUSED_SCHEMA`.
+    """
     release()
     in_tenant = pc.field("tenant") == lists.tenant
     queries = lists.tables.dataset("queries", QUERY_COLUMNS).to_table(QUERY_COLUMNS, in_tenant)
@@ -204,7 +209,7 @@ def rank(lists: SearchShard) -> Pieces:
 def _measure_search(
     build: Factory, corpus: Corpus, name: str, chunks: TenantChunks, queries: pa.Table, depth: int
 ) -> Iterator[pa.Table]:
-    """Yield the rankings of a retriever, and an `Effort` row with the seconds for building and searching."""
+    """Yield the rankings of a retriever, an `Effort` row with the seconds for building and searching, unused rows."""
     start_time = time.perf_counter()
     retriever = build(corpus)
     ready_time = time.perf_counter()
@@ -212,6 +217,14 @@ def _measure_search(
     seconds = ready_time - start_time, time.perf_counter() - ready_time
     effort = Effort(chunks.tenant, name, chunks.n, queries.num_rows, *seconds, _recall(retriever))
     yield pa.Table.from_pylist([asdict(effort)])
+    yield retriever.unused
+
+
+def reject_unused(output: Output, tenant: str, rows: pa.Table) -> None:
+    """Record rows of `UNUSED_SCHEMA` as rejects."""
+    if rows.num_rows:
+        columns = dict(zip(rows.column_names, rows.columns, strict=True))
+        output.reject("search", RANKINGS.name, columns | {"tenant": pa.repeat(tenant, rows.num_rows)})
 
 
 def _search_blocks(

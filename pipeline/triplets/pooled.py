@@ -23,6 +23,7 @@ from darklode.pipeline.triplets.pooled_sql import (
     HELD_OUT_TEXTS_SQL,
     JUDGED_NEGATIVES_SQL,
     LABELLED_CHUNKS_SQL,
+    LOWEST_SCORES_SQL,
     MINED_CANDIDATES_SQL,
     NEEDED_CHUNKS_SQL,
     NEGATIVES_SQL,
@@ -34,12 +35,13 @@ from darklode.pipeline.triplets.pooled_sql import (
     SHARD_VIEW_SQL,
     TEXTS_SQL,
     TRIPLETS_OF_BLOCK_SQL,
+    UNLABELLED_SQL,
 )
 from darklode.schemas.settings import TextForm, TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
 TRIPLETS_STAGE = Stage(
-    "triplets", 12, ("queries", "chunks", "rankings", "pool", "qrels", "training_labels"), ("triplets",)
+    "triplets", 14, ("queries", "chunks", "rankings", "pool", "qrels", "training_labels"), ("triplets",)
 )
 
 SPLITS = ("train", "validation")
@@ -59,6 +61,7 @@ class TripletShard:
         tables: the run's tables.
         settings: settings of `triplets`.
         apart: whether positives of held-out queries are excluded (see `triplets`).
+        is_judged: whether a judge was asked about the pool (see `triplets`).
         source: value of the column `source`.
         shard: number of this shard, from 1.
         shards: number of shards.
@@ -67,6 +70,7 @@ class TripletShard:
     tables: Tables
     settings: TripletSettings
     apart: bool
+    is_judged: bool
     source: str
     shard: int
     shards: int
@@ -80,16 +84,24 @@ class TripletShard:
     def folder(self) -> str:
         """Folder of the shard's result; its name is a hash of everything that can change the result."""
         table_contents = [self.tables.content(table) for table in TRIPLETS_STAGE.reads]
-        parameters = (self.settings.model_dump(mode="json"), self.apart, self.source, self.shard, self.shards)
+        parameters = (
+            self.settings.model_dump(mode="json"),
+            self.apart,
+            self.is_judged,
+            self.source,
+            self.shard,
+            self.shards,
+        )
         return f"progress/{TRIPLETS_STAGE.name}/{key_of(TRIPLETS_STAGE.version, table_contents, *parameters)}"
 
 
-def triplets(
+def triplets(  # noqa: PLR0913 (each is part of the fingerprint, except the last)
     tables: Tables,
     output: Output,
     settings: TripletSettings,
     *,
     apart: bool,
+    is_judged: bool = True,
     source: str = "pooled",
     spread: Spread = here,
 ) -> None:
@@ -110,13 +122,17 @@ def triplets(
         output: receives `triplets`, in one part per split.
         settings: settings of `triplets`.
         apart: whether positives of held-out queries are dropped, so that no split trains on another's positives.
+        is_judged: whether a judge was asked about the pool. If not, all labels are given ones, and unlabelled members
+            of the pool are possible negatives, like chunks beyond the pool.
         source: value of the column `source`.
         spread: runs the shards, here or on several workers; results come in shard order.
 
     Source: DevRev-Search, A.4 (16 hard negatives); NV-Retriever (Moreira et al. 2024), TopK-PercPos.
     """
     shards = max(1, min(spread.places, tables.rows("queries") // SHARD_QUERIES))
-    shard_tasks = [TripletShard(tables, settings, apart, source, number, shards) for number in range(1, shards + 1)]
+    shard_tasks = [
+        TripletShard(tables, settings, apart, is_judged, source, number, shards) for number in range(1, shards + 1)
+    ]
     counts = Counter[str]()
     n_written = 0
     with output.packed_writer("triplets", *SPLITS) as write_part:
@@ -141,6 +157,8 @@ def make_triplets(share: TripletShard) -> Pieces:
         connection.execute(HELD_OUT_TEXTS_SQL, {"apart": share.apart})
         connection.execute(LABELLED_CHUNKS_SQL)
         connection.execute(RELEVANT_TEXTS_SQL)
+        connection.execute(LOWEST_SCORES_SQL)
+        connection.execute(UNLABELLED_SQL, {"is_judged": share.is_judged})
         connection.execute(POSITIVES_SQL, {"margin": settings.relative_margin, "max_positives": settings.max_positives})
         connection.execute(RELEVANT_DOCUMENTS_SQL, {"same_document": settings.allow_same_document_negatives})
         for statement in (JUDGED_NEGATIVES_SQL, MINED_CANDIDATES_SQL, NEGATIVES_SQL):

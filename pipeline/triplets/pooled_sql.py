@@ -36,11 +36,13 @@ HELD_OUT_TEXTS_SQL = """
     FROM held_out_labels JOIN texts USING (tenant, chunk_id) WHERE $apart GROUP BY tenant, text_hash
 """
 
-# An uncertain positive has a null relevance.
+# An uncertain positive has a null relevance; unknown ones, of documents that people judged, also a null weight. The
+# weight 0, of a judge that contradicts itself, makes a positive unlikely, too.
 LABELLED_CHUNKS_SQL = """
     CREATE TEMP TABLE labelled_chunks AS
     SELECT tenant, query_id, chunk_id, text_hash, split, fused_score, source, coalesce(relevance, 1) AS relevance,
-           weight, relevance IS NULL AS unlikely,
+           CAST(weight AS FLOAT) AS weight, relevance IS NULL OR coalesce(CAST(weight AS FLOAT) = 0, false) AS unlikely,
+           relevance IS NULL AND weight IS NULL AS is_unknown,
            coalesce(in_test OR (split = 'train' AND in_validation), false) AS held_out
     FROM training_labels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
     JOIN texts USING (tenant, chunk_id) LEFT JOIN held_out_texts USING (tenant, text_hash)
@@ -77,12 +79,19 @@ RELEVANT_TEXTS_SQL = f"""
     ) AS positive_rank FROM usable_texts
 """
 
+# Score of the last candidate of each query: the ceiling of a given positive that no retriever found.
+LOWEST_SCORES_SQL = """
+    CREATE TEMP TABLE lowest_scores AS
+    SELECT tenant, query_id, min(fused_score) FILTER (fused_score > 0) AS lowest FROM pool GROUP BY tenant, query_id
+"""
+
 # Positive-aware mining (NV-Retriever): an unjudged chunk is a negative only if its score is below the ceiling.
 POSITIVES_SQL = """
     CREATE TEMP TABLE positives AS
     SELECT tenant, query_id, chunk_id AS positive_id, split, weight, fused_score AS positive_score,
-           fused_score - abs(fused_score) * CAST($margin AS DOUBLE) AS ceiling
-    FROM relevant_texts WHERE NOT unlikely AND NOT held_out
+           CASE WHEN fused_score > 0 THEN fused_score - abs(fused_score) * CAST($margin AS DOUBLE)
+                ELSE lowest END AS ceiling
+    FROM relevant_texts LEFT JOIN lowest_scores USING (tenant, query_id) WHERE NOT unlikely AND NOT held_out
     QUALIFY $max_positives = 0
         OR row_number() OVER (PARTITION BY tenant, query_id ORDER BY positive_rank) <= $max_positives
 """
@@ -111,8 +120,16 @@ JUDGED_NEGATIVES_SQL = """
     FROM candidates QUALIFY negative_rank <= $negatives
 """
 
-# From beyond the pool, only for queries with too few judged negatives. Duplicates of an unlabelled pool member are
-# excluded, since they may be relevant.
+# Members of the pool that the judge was asked about, but gave no label: they may be relevant. Without a judge there are
+# none: the other candidates of a query with given labels are not relevant by the usual assumption.
+UNLABELLED_SQL = """
+    CREATE TEMP TABLE unlabelled AS
+    SELECT tenant, query_id, chunk_id FROM pool ANTI JOIN training_labels USING (tenant, query_id, chunk_id)
+    WHERE $is_judged
+"""
+
+# From beyond the labelled pool, only for queries with too few judged negatives. Duplicates of an unlabelled pool member
+# are excluded.
 MINED_CANDIDATES_SQL = f"""
     CREATE TEMP TABLE mined_candidates AS
     WITH short_queries AS (
@@ -121,16 +138,17 @@ MINED_CANDIDATES_SQL = f"""
         GROUP BY tenant, query_id HAVING n_missing > 0
     ), beyond_pool AS (
         SELECT tenant, query_id, chunk_id, CAST({FUSED_SCORE_SQL} AS FLOAT) AS score
-        FROM rankings SEMI JOIN short_queries USING (tenant, query_id) ANTI JOIN pool USING (tenant, query_id, chunk_id)
+        FROM rankings SEMI JOIN short_queries USING (tenant, query_id)
+        ANTI JOIN training_labels USING (tenant, query_id, chunk_id)
+        ANTI JOIN unlabelled USING (tenant, query_id, chunk_id)
         GROUP BY tenant, query_id, chunk_id
-    ), unlabelled AS (
+    ), unlabelled_texts AS (
         SELECT tenant, query_id, text_hash
-        FROM pool JOIN texts USING (tenant, chunk_id)
-        SEMI JOIN short_queries USING (tenant, query_id) ANTI JOIN training_labels USING (tenant, query_id, chunk_id)
+        FROM unlabelled JOIN texts USING (tenant, chunk_id) SEMI JOIN short_queries USING (tenant, query_id)
     ), candidates AS (
         SELECT tenant, query_id, chunk_id, score
         FROM beyond_pool JOIN texts USING (tenant, chunk_id)
-        ANTI JOIN unlabelled USING (tenant, query_id, text_hash)
+        ANTI JOIN unlabelled_texts USING (tenant, query_id, text_hash)
         ANTI JOIN relevant_texts USING (tenant, query_id, text_hash)
         ANTI JOIN relevant_documents USING (tenant, query_id, doc_id)
         ANTI JOIN judged_negatives AS taken USING (tenant, query_id, text_hash)
@@ -177,12 +195,12 @@ NUMBERED_TRIPLETS_SQL = """
 # Reasons why positives make no triplet, read by `_funnel_step`. `copies` share the text of another positive of their
 # query; `overruled` ones have a text that people labelled as not relevant.
 COUNT_LEFT_OUT_SQL = """
-    WITH labelled_positives AS (FROM labelled_chunks WHERE relevance > 0),
+    WITH labelled_positives AS (FROM labelled_chunks WHERE relevance > 0 AND NOT is_unknown),
     overruled AS (FROM labelled_positives ANTI JOIN relevant_texts USING (tenant, query_id, text_hash)),
     counts AS (
         SELECT count(*) AS texts, count(*) FILTER (unlikely) AS unlikely,
                count(*) FILTER (held_out AND NOT unlikely) AS held
-        FROM relevant_texts
+        FROM relevant_texts WHERE NOT is_unknown
     )
     SELECT p.n AS total, o.n AS overruled, p.n - o.n - c.texts AS copies, c.unlikely, c.held
     FROM counts c, (SELECT count(*) AS n FROM labelled_positives) p, (SELECT count(*) AS n FROM overruled) o
@@ -200,7 +218,7 @@ TRIPLETS_OF_BLOCK_SQL = """
     SELECT substr(sha256(concat_ws(chr(0), b.tenant, b.query_id, b.positive_id, CAST($source AS VARCHAR))), 1, 24)
                AS triplet_id, b.tenant, b.query_id, q.text AS query, b.positive_id, {positive} AS positive,
            b.negative_ids, coalesce(n.negatives, []) AS negatives, b.positive_score, b.negative_scores,
-           CAST(b.weight AS FLOAT) AS weight,
+           b.weight,
            CAST($source AS VARCHAR) AS source, b.split
     FROM block b
     JOIN queries q ON q.tenant = b.tenant AND q.query_id = b.query_id

@@ -151,7 +151,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
     page = (REPOSITORY / "docs" / "reference" / "stages.md").read_text(encoding="utf-8")
     settings = load_settings()
     jobs = (
-        [*build_benchmark.steps(".", ".", settings), FUNNEL],
+        [*build_benchmark.steps(".", ".", settings, qrels="."), FUNNEL],
         validate_benchmark.steps(Run("."), settings),
         evaluate_systems.steps(settings),
         adapt_encoder.steps(BASE, settings),

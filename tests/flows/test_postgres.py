@@ -1,9 +1,5 @@
 """What of docker-compose.yml runs without containers: its PostgreSQL, Prefect server, deployments and worker."""
 
-import contextlib
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,68 +10,20 @@ import yaml
 
 from helpers.commands import Environment, answers, background, clone, free_port, run_command, tables_of, wait_for
 from helpers.compose_file import compose
+from helpers.postgres import BINARIES, NOT_INSTALLED, PASSWORD, Postgres
 from helpers.runs import SAMPLE
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-BINARIES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
-PASSWORD = "0123456789abcdef"
 CONTENT = compose({"POSTGRES_PASSWORD": PASSWORD, "JUDGE_API_KEY": "0123abcd"})
 SERVICES = CONTENT["services"]
-
-
-class Postgres:
-    """A cluster of its own, made as the compose file's environment says."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port = free_port()
-        self._folder = folder
-        self._as: list[str] = []
-        environment = SERVICES["postgres"]["environment"]
-        self._user, self._database = environment["POSTGRES_USER"], environment["POSTGRES_DB"]
-        (folder / "password").write_text(PASSWORD)
-        if os.geteuid() == 0:  # root it refuses
-            self._as = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-            for place in (folder, folder / "password"):
-                shutil.chown(place, "postgres", "postgres")
-        data = ["--pgdata", str(folder / "data"), "--username", self._user, "--encoding", "UTF8"]
-        self.run("initdb", *data, "--auth", "scram-sha-256", "--pwfile", str(folder / "password"), "--no-sync")
-
-    def command(self, name: str, *arguments: str) -> list[str]:
-        return [*self._as, str(BINARIES / name), *arguments]  # type: ignore[operator]
-
-    def run(self, name: str, *arguments: str) -> str:
-        environment = os.environ | {"PGPASSWORD": PASSWORD}
-        done = subprocess.run(
-            self.command(name, *arguments),
-            env=environment,
-            cwd=self._folder,
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        assert done.returncode == 0, done
-        return done.stdout
-
-    def ask(self, sql: str) -> str:
-        where = ["--host", "127.0.0.1", "--port", str(self.port), "--username", self._user]
-        return self.run("psql", *where, "--dbname", self._database, "--tuples-only", "--no-align", "--command", sql)
-
-    @contextlib.contextmanager
-    def serving(self) -> Iterator[None]:
-        where = ["-D", str(self._folder / "data"), "-h", "127.0.0.1", "-p", str(self.port), "-k", str(self._folder)]
-        with background(self.command("postgres", *where, "-F"), os.environ, self._folder / "log", self._folder):
-            local = ["--host", "127.0.0.1", "--port", str(self.port), "--username", self._user]
-            ready = self.command("pg_isready", *local)
-            wait_for(lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0, "PostgreSQL")
-            self.run("createdb", *local, self._database)
-            yield
 
 
 @pytest.fixture
 def postgres() -> Iterator[Postgres]:
     with tempfile.TemporaryDirectory(prefix="darklode-") as folder:  # pytest's own folders are closed to other users
-        yield Postgres(Path(folder))
+        environment = SERVICES["postgres"]["environment"]
+        yield Postgres(Path(folder), environment["POSTGRES_USER"], environment["POSTGRES_DB"])
 
 
 def command_of(service: str) -> list[str]:
@@ -91,7 +39,7 @@ def settings_of(out: Path) -> str:
     return yaml.safe_dump(given | {"judge": {"kind": "embedded"}})
 
 
-@pytest.mark.skipif(BINARIES is None, reason="PostgreSQL is not installed: apt-get install postgresql")
+@pytest.mark.skipif(BINARIES is None, reason=NOT_INSTALLED)
 def test_the_composition_without_containers_runs_the_sample(
     alone: Environment, tmp_path: Path, postgres: Postgres
 ) -> None:

@@ -36,7 +36,7 @@ PREFECT = str(Path(sys.executable).with_name("prefect"))
 START_SECONDS = 120
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 STAGES = (
-    "ingest_documents ingest_queries clean split chunk search pool calibrate judge label triplets held_out audit"
+    "ingest_documents ingest_queries chunk clean split search pool calibrate judge label triplets held_out audit"
 ).split()
 CLONED = ("src", "flows", "pipeline", "schemas", "prompts", "data/sample", "prefect.yaml", "pyproject.toml")
 
@@ -107,10 +107,12 @@ def built(command: list[str], environment: Environment, how: Callable[..., Outco
     return outcome.out
 
 
-def build_without_prefect(url: str | Path, docs: Path, queries: Path, settings: Settings) -> list[str]:
+def build_without_prefect(
+    url: str | Path, docs: Path, queries: Path, settings: Settings, qrels: Path | None = None
+) -> list[str]:
     """The stages of build-benchmark without the flow around them; returns those that did not stand."""
     run, redone = Run(str(url)), []
-    for step in steps(str(docs), str(queries), settings):
+    for step in steps(str(docs), str(queries), settings, qrels=str(qrels) if qrels else None):
         plan = step.plan(run)
         if not plan.is_up_to_date:
             run.execute(plan, step.execute)

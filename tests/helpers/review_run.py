@@ -47,8 +47,11 @@ def review_run(
     starts: Mapping[int, int] | None = None,
     ends: Mapping[int, int] | None = None,
     ids: Sequence[str] | None = None,
+    uncertain: Mapping[int, float] | None = None,
 ) -> Run:
     """A run whose sample stands and has these pairs, five of each query; every third one is shared.
+
+    `uncertain` has the probabilities of pairs whose label is uncertain; they are no part of the sample.
 
     Document n has the chunks 2n and 2n + 1. What is not given by number is filled in. Pair n is that of chunk n.
     """
@@ -116,6 +119,15 @@ def review_run(
         best_rank=[1] * pairs,
         fused_score=[0.1] * pairs,
     )
+    unsure = uncertain or {}
+    _put(
+        run,
+        "qrels",
+        **keys,
+        relevance=[None if n in unsure else 0 for n in numbers],
+        weight=[unsure.get(n, 0.1) for n in numbers],
+        source=["judge"] * pairs,
+    )
     sample = REVIEW_SAMPLE.rows(
         keys
         | {
@@ -127,15 +139,17 @@ def review_run(
             "shared": [n % SHARED_EVERY == 0 for n in numbers],
         }
     )
-    put_sample(run, sample)
+    put_sample(run, sample.filter(pa.array([n not in unsure for n in numbers])))
     run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())
     run.store.write("inputs.json", b'{"kind": "benchmark", "docs": "docs", "queries": "queries"}')
     return run
 
 
 def put_sample(run: Run, sample: pa.Table) -> None:
-    """Give a run a sample that stands for its settings."""
-    run.execute(steps(run, load_settings())[0].plan(run), lambda _, output: output.write("review_sample", sample))
+    """Give a run a sample that stands for its settings, and its near misses."""
+    drawing, missing, *_ = steps(run, load_settings())
+    run.execute(drawing.plan(run), lambda _, output: output.write("review_sample", sample))
+    run.execute(missing.plan(run), missing.execute)
 
 
 def _put(run: Run, table: str, **columns: object) -> None:

@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.validate.review.journal import ReviewAnswer, current_answers
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE_STAGE, validate
 from darklode.schemas.evaluation import EvaluateSettings
-from darklode.schemas.label_tables import VERDICTS
+from darklode.schemas.label_tables import QRELS, VERDICTS
 from darklode.schemas.settings import ReviewSettings
 from darklode.schemas.tables import POOL, QUERIES
 from helpers.runs import execute, put, read
@@ -43,7 +44,10 @@ def pairs(sizes: Mapping[str, int], per_query: int = 30, seed: int = 0, unreadab
 
 
 def put_run(run: Run, made: Pairs) -> Run:
-    """Write `queries`, `pool` and `verdicts`; a pair whose `relevant` is "unjudged" has no verdict."""
+    """Write `queries`, `pool`, `verdicts` and `qrels`; a pair whose `relevant` is "unjudged" has no verdict.
+
+    What the judge calls relevant is uncertain below the probability .8.
+    """
     named = ("tenant", "query_id", "chunk_id")
     keys = {name: [key[place] for key in made] for place, name in enumerate(named)}
     n = len(made)
@@ -53,6 +57,14 @@ def put_run(run: Run, made: Pairs) -> Run:
     said = {name: [key[place] for key in judged] for place, name in enumerate(named)}
     said |= {name: [pair.get(name) for pair in judged.values()] for name in ("relevant", "probability", "grade")}
     put(run, "verdicts", VERDICTS.rows(said | {"judge_id": ["j"] * len(judged)}))
+    labels = [
+        dict(zip(named, key, strict=True))
+        | {"relevance": None if pair["relevant"] and (pair["probability"] or 1) < 0.8 else int(pair["relevant"])}
+        | {"weight": pair["probability"], "source": "judge"}
+        for key, pair in judged.items()
+        if pair["relevant"] is not None
+    ]
+    put(run, "qrels", pa.Table.from_pylist(labels, QRELS.schema))
     ids = list(dict.fromkeys(key[:2] for key in made))
     one = {name: [1] * len(ids) for name in ("n_words", "cluster_id", "n_represented", "language_score")}
     words = {name: ["x"] * len(ids) for name in ("text", "language", "split")}

@@ -1,7 +1,7 @@
 """Builders of small runs, and where things lie."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +22,19 @@ def put(run: Run, table: str, rows: pa.Table) -> None:
     """Give a run a finished table, as if a stage had written it."""
     stage = Stage(f"given_{table}", 1, (), TABLES[table].files)
     run.execute(run.plan(stage, {}), lambda _tables, output: output.write(table, rows))
+
+
+def written(run: Run, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Give a run a finished table; columns that a row does not name are empty or null."""
+    schema = TABLES[table].schema
+    blank = {field.name: None if field.nullable else _blank(field.type) for field in schema}
+    put(run, table, pa.Table.from_pylist([blank | dict(row) for row in rows], schema=schema))
+
+
+def _blank(kind: pa.DataType) -> object:
+    return (
+        "" if pa.types.is_string(kind) else [] if pa.types.is_list(kind) else False if pa.types.is_boolean(kind) else 0
+    )
 
 
 def execute(run: Run, stage: Stage, work: Work) -> Manifest:

@@ -159,7 +159,7 @@ def _permanent_error(response: Response, message: str, api_key_env: str, section
         )
         return MissingPart(f"rejected {key_name}, status {status}: check the key and its permissions")
     if status == 404:
-        return MissingPart(f"answered 404: check {section}.model and base_url. Server message: {message}")
+        return MissingPart(f"answered 404: check {section}.base_url and the model or index. Server message: {message}")
     if 300 <= status < 400:
         location = host_and_path(response.location or "") or "elsewhere"
         to = location.rpartition("@")[2]  # without user name and password
@@ -231,7 +231,9 @@ def _error_message(content: bytes, key: str) -> tuple[str, str | None]:
     try:
         body = json.loads(content)
         error = body.get("error", body)
-        message, code = str(error.get("message", error)), error.get("code")
+        keys = ("message", "reason", "msg")  # OpenAI and others; OpenSearch and Elasticsearch; Solr
+        message = str(next((error[key] for key in keys if key in error), error))
+        code = error.get("code")
     except (ValueError, AttributeError, RecursionError):
         message = content[:2000].decode("utf-8", "replace")
     line = " ".join(sanitize(message).split())

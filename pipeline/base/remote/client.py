@@ -100,8 +100,8 @@ class Client:
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[Session]:
         """Open connections in one event loop; concurrency limits start from those of the last session."""
-        endpoint, headers = self.endpoint, {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        http = Http(endpoint.base_urls, headers, endpoint.timeout, endpoint.section)
+        endpoint = self.endpoint
+        http = Http(endpoint.base_urls, endpoint.headers(self._key), endpoint.timeout, endpoint.section)
         replicas = []
         for url, first in zip(endpoint.base_urls, self._limits, strict=True):
             limit = ConcurrencyLimit(endpoint.max_concurrency, first)

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -49,6 +50,8 @@ class Endpoint:
         spending_limit: maximum cost; None: no limit.
         token_limit: maximum prompt and completion tokens; None: no limit.
         portion: this client's share of both limits; None: all.
+        auth_header: header that carries the key, with `{key}`.
+        basic_auth: a key of the form `user:password` is sent as HTTP basic authentication instead.
 
     Raises:
         SettingsError: an invalid URL.
@@ -68,6 +71,8 @@ class Endpoint:
     spending_limit: float | None = None
     token_limit: int | None = None
     portion: Portion | None = None
+    auth_header: str = "Authorization: Bearer {key}"
+    basic_auth: bool = False
 
     def __post_init__(self) -> None:
         for base_url in self.base_urls:
@@ -95,6 +100,15 @@ class Endpoint:
             MissingPart: the variable is not set.
         """
         return key_from(self.api_key_env, f"model {self.name}")
+
+    def headers(self, key: str) -> dict[str, str]:
+        """Headers of every call; none without a key."""
+        if not key:
+            return {}
+        if self.basic_auth and ":" in key:
+            return {"Authorization": f"Basic {b64encode(key.encode()).decode()}"}
+        name, _, value = self.auth_header.partition(":")
+        return {name: value.strip().replace("{key}", key)}
 
 
 def address(base_url: str, api_key_env: str) -> str:
@@ -145,6 +159,23 @@ def server_problems(base_urls: Iterable[str], api_key_env: str, model: str) -> l
     return [phrase for phrase in problems if phrase]
 
 
+def connection_problems(base_url: str, api_key_env: str, needed_by: str) -> list[str]:
+    """Reasons why a server cannot be called: invalid URL, missing key, or no server.
+
+    Args:
+        base_url: its URL.
+        api_key_env: environment variable with the key; empty: no key is sent.
+        needed_by: what needs the key, for messages.
+    """
+    try:
+        setting = address(base_url, api_key_env)
+        key_from(api_key_env, needed_by)
+    except DarklodeError as error:
+        return [str(error)]
+    problem = _server_problem(base_url, setting, None)
+    return [problem] if problem else []
+
+
 def _server_problem(base_url: str, setting: str, model: str | None) -> str:
     if not is_listening(base_url):
         return f"no server at {setting}; start it, or correct base_url"
@@ -168,9 +199,13 @@ def is_listening(base_url: str) -> bool:
     if _is_proxied(base_url):
         return True
     parts = urlsplit(base_url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return can_connect(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+
+
+def can_connect(host: str, port: int) -> bool:
+    """Whether a server accepts connections within `CONNECT_SECONDS`; nothing is sent."""
     outcomes: list[bool] = []
-    thread = threading.Thread(target=lambda: outcomes.append(_can_connect(parts.hostname or "", port)), daemon=True)
+    thread = threading.Thread(target=lambda: outcomes.append(_can_connect(host, port)), daemon=True)
     thread.start()
     thread.join(CONNECT_SECONDS)  # a thread, because name resolution has no timeout
     return any(outcomes)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 _POOL_SQL = """
-    SELECT fused_score, best_rank, len(retrievers) AS n_retrievers FROM pool
-    WHERE tenant = $tenant ORDER BY query_id, chunk_id
+    SELECT fused_score, coalesce(best_rank, 1 + max(best_rank) OVER ()) AS best_rank, len(retrievers) AS n_retrievers
+    FROM pool WHERE tenant = $tenant ORDER BY query_id, chunk_id
 """
 
 RETRIEVERS_SQL = "SELECT DISTINCT retriever FROM rankings WHERE tenant = $tenant ORDER BY retriever"

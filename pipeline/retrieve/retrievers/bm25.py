@@ -182,6 +182,13 @@ class Bm25(Retriever):
                 keys[number, : len(best_hits)] = best_hits
         return hits_of(keys)
 
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """Scores of all chunks for a query, shape (n_chunks,); 0 for chunks that are no hits."""
+        scores, terms = np.zeros(self._n_chunks, np.float32), self._terms(query)
+        if terms:
+            self._score(terms, scores)
+        return scores
+
     def _terms(self, query: str) -> list[int]:
         """Known term ids of the query, with repetitions; sorted, because the order of a sum changes its last bits."""
         vocabulary = self._vocabulary

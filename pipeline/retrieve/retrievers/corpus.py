@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.terms import Analyzer, TermSpace
+from darklode.pipeline.retrieve.best_chunks import DocumentChunks
 from darklode.pipeline.retrieve.encoders.caching import HashedTexts
 from darklode.pipeline.retrieve.encoders.lsa import TermVectors, fit_character_map
 from darklode.pipeline.retrieve.encoders.ppmi import fit_word_vectors
@@ -69,6 +71,18 @@ class Corpus:
             raise ValueError("this corpus was made without content hashes, which an encoder needs")
         return self._hashed
 
+    @property
+    def tenant_chunks(self) -> TenantChunks:
+        """The chunks with their ids and their run's tables."""
+        if not isinstance(self._hashed, TenantChunks):
+            raise ValueError("this corpus was made without chunk ids, which hits of another system need")
+        return self._hashed
+
+    @cached_property
+    def document_chunks(self) -> DocumentChunks:
+        """The rows of each document's chunks."""
+        return DocumentChunks(self.tenant_chunks.doc_ids)
+
     @cached_property
     def terms(self) -> TermSpace:
         """The corpus's terms and counts: English stems without stop words.
@@ -90,10 +104,17 @@ class Corpus:
             self._bm25[settings] = self._build_bm25(settings)
         return self._bm25[settings]
 
+    @property
+    def fixed_bm25(self) -> Bm25:
+        """BM25 with `FIXED_SETTINGS`."""
+        bm25 = self.bm25(FIXED_SETTINGS)
+        assert isinstance(bm25, Bm25)  # their engine is bm25s
+        return bm25
+
     @cached_property
     def seeds(self) -> Seeds:
-        """BM25 with `FIXED_SETTINGS`, whose best chunks the feedback retrievers use."""
-        return Seeds(self.bm25(FIXED_SETTINGS))
+        """The fixed BM25, whose best chunks the feedback retrievers use."""
+        return Seeds(self.fixed_bm25)
 
     def _build_bm25(self, settings: Bm25Settings) -> Retriever:
         analyzer = Analyzer(settings.stemmer, settings.stop_words)

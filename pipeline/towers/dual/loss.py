@@ -22,6 +22,7 @@ class ContrastiveBatch:
         negatives: vectors of each query's hard negative by view, same shape as `positives`.
         has_view: whether each positive document has the view, shape (views, n).
         against: whether each hard negative has the view, shape (views, n).
+        weight: relative weight of each query's positive, shape (n,).
         allowed: which documents enter the softmax of which query, shape (n, n): the query's own positive and all
             documents that are not labelled as its positives. Without it, false negatives would be pushed away.
     """
@@ -31,13 +32,15 @@ class ContrastiveBatch:
     negatives: Tensor
     has_view: Tensor
     against: Tensor
+    weight: Tensor
     allowed: Tensor
 
 
 def contrastive(batch: ContrastiveBatch, nested: Sequence[int], temperature: float) -> Tensor:
-    """Compute L^con of ScalingNote, Eq. 5 to 8: in-batch contrastive loss in both directions, with all weights 1.
+    """Compute L^con of ScalingNote, Eq. 5 to 8: in-batch contrastive loss in both directions.
 
-    The loss is summed over views and Matryoshka dimensions; documents without a view are left out of its sums.
+    Views and dimensions have the weight 1, pairs that of their positive. The loss is summed over views and Matryoshka
+    dimensions; documents without a view are left out of its sums.
 
     Args:
         batch: the vectors.
@@ -51,16 +54,20 @@ def contrastive(batch: ContrastiveBatch, nested: Sequence[int], temperature: flo
         allowed_queries = batch.allowed.T | own_pairs
         for m in nested:
             logits = _unit(batch.queries, m) @ _unit(view_vectors, m).T / temperature
-            query_loss = _cross_entropy(logits, allowed_documents, has_view)
-            document_loss = _cross_entropy(logits.T, allowed_queries, has_view)
+            query_losses = _cross_entropy(logits, allowed_documents)
+            document_losses = _cross_entropy(logits.T, allowed_queries)
+            query_loss, document_loss = (
+                _masked_mean(batch.weight * losses, has_view) for losses in (query_losses, document_losses)
+            )
             total = total + (query_loss + document_loss) / 2
     return total
 
 
 def hard_margin(batch: ContrastiveBatch, nested: Sequence[int], margin: float) -> Tensor:
-    """Compute L^hard of ScalingNote, Eq. 9 to 11: margin loss against the hard negative, with all weights 1.
+    """Compute L^hard of ScalingNote, Eq. 9 to 11: margin loss against the hard negative.
 
-    The loss is summed over views and Matryoshka dimensions; rows where either document lacks the view are left out.
+    Views and dimensions have the weight 1, pairs that of their positive. The loss is summed over views and Matryoshka
+    dimensions; rows where either document lacks the view are left out.
 
     Args:
         batch: the vectors.
@@ -75,7 +82,8 @@ def hard_margin(batch: ContrastiveBatch, nested: Sequence[int], margin: float) -
             positive_scores, negative_scores = (
                 (queries * _unit(documents, m)).sum(dim=1) for documents in (positives, negatives)
             )
-            total = total + _masked_mean(functional.relu(margin - positive_scores + negative_scores), is_counted)
+            losses = batch.weight * functional.relu(margin - positive_scores + negative_scores)
+            total = total + _masked_mean(losses, is_counted)
     return total
 
 
@@ -84,16 +92,15 @@ def _unit(vectors: Tensor, m: int) -> Tensor:
     return functional.normalize(vectors[:, :m], dim=1)
 
 
-def _cross_entropy(logits: Tensor, allowed: Tensor, is_counted: Tensor) -> Tensor:
-    """Mean cross-entropy of the counted rows; a row's target is its diagonal entry.
+def _cross_entropy(logits: Tensor, allowed: Tensor) -> Tensor:
+    """Cross-entropy of each row, shape (n,); a row's target is its diagonal entry.
 
     Args:
         logits: shape (n, n).
         allowed: which entries take part in each row's softmax, shape (n, n).
-        is_counted: which rows enter the mean, shape (n,).
     """
     masked_logits = logits.masked_fill(~allowed, float("-inf"))
-    return _masked_mean(torch.logsumexp(masked_logits, dim=1) - masked_logits.diagonal(), is_counted)
+    return torch.logsumexp(masked_logits, dim=1) - masked_logits.diagonal()
 
 
 def _masked_mean(values: Tensor, is_counted: Tensor) -> Tensor:

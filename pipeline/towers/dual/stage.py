@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.fit.trial import TrainingHistory
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TRIPLETS.name)
-DUAL_TRIALS_STAGE = Stage("dual_trials", 3, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
+DUAL_TRIALS_STAGE = Stage("dual_trials", 4, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
 
 TEXTS_PER_QUERY = 5
 """Random other texts in the validation sample per query, in addition to the positives."""

@@ -156,7 +156,7 @@ class DualLoss(nn.Module):
 
     Args:
         model: the `TwoTowerModel`, wrapped as a sentence-transformers model.
-        stream: gives the ids of a batch, which decide who is a negative of whom.
+        stream: gives the rows of a batch, which decide who is a negative of whom, and their weights.
         dual: Matryoshka dimensions, margin and α.
         temperature: τ.
         losses: receives both losses of each step, for the history.
@@ -192,11 +192,15 @@ class DualLoss(nn.Module):
         """Gather the vectors of all processes; the first n documents are positives, the others hard negatives."""
         n = len(queries)
         slots = gather(labels).tolist()
-        allowed = torch.from_numpy(allowed_pairs(self._stream.rows(slots))).to(queries.device)
+        rows = self._stream.rows(slots)
+        allowed = torch.from_numpy(allowed_pairs(rows)).to(queries.device)
+        weight = torch.from_numpy(self._stream.relative_weights(rows)).to(queries.device)
         positives, negatives, positive_has_view, negative_has_view = (
             gather(tensor, 1) for tensor in (documents[:, :n], documents[:, n:], has_view[:, :n], has_view[:, n:])
         )
-        return ContrastiveBatch(gather(queries), positives, negatives, positive_has_view, negative_has_view, allowed)
+        return ContrastiveBatch(
+            gather(queries), positives, negatives, positive_has_view, negative_has_view, weight, allowed
+        )
 
 
 def gather(values: Tensor, dim: int = 0) -> Tensor:

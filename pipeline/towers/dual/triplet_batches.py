@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.artifacts.stage import Part
-from darklode.pipeline.base.types import Ints
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
+
+MEAN_WEIGHT_SQL = "SELECT avg(weight) AS mean FROM tower_triplets"
 
 N_BUFFERED = 4
 """Batches whose rows stay addressable by slot; more than one, because the trainer prefetches one."""
@@ -43,6 +45,7 @@ class TripletStream:
         self._buffer: list[pa.Table | None] = [None] * N_BUFFERED
         self._n_read = 0
         self._rows_to_skip = 0
+        self._mean_weight = float(tables.sql(MEAN_WEIGHT_SQL)["mean"][0].as_py())
         self._batches = self._iterate_batches()
 
     def skip(self, batches: int) -> None:
@@ -61,6 +64,10 @@ class TripletStream:
         batch = self._buffer[slots[0] // self.size]
         assert batch is not None
         return batch.take(pa.array([slot % self.size for slot in slots]))
+
+    def relative_weights(self, rows: pa.Table) -> Floats:
+        """Weights of some rows divided by the mean of the whole table, shape (n_rows,); equal weights are exactly 1."""
+        return np.asarray(rows["weight"].to_numpy() / self._mean_weight, np.float32)
 
     def _iterate_batches(self) -> Iterator[pa.Table]:
         """Cut the shuffled parts into batches; a batch may span several parts or passes."""

@@ -17,7 +17,7 @@ from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-TRIPLETS_STAGE = Stage("tower_triplets", 1, READS, (TOWER_TRIPLETS.name,))
+TRIPLETS_STAGE = Stage("tower_triplets", 2, READS, (TOWER_TRIPLETS.name,))
 
 ROWS_PER_PART = 1 << 14
 """Rows per Parquet part. Training holds one part in memory and shuffles within it."""
@@ -32,7 +32,8 @@ RUN_TRIPLETS_SQL = """
     ), text_hashes AS (
         SELECT substr(text_id, $start) AS text_id, content_hash FROM adaptation_texts WHERE index = $index
     ), positives AS (
-        SELECT substr(query_id, $start) AS query_id, substr(text_id, $start) AS text_id, content_hash, learned
+        SELECT substr(query_id, $start) AS query_id, substr(text_id, $start) AS text_id, content_hash, learned,
+               weight
         FROM adaptation_labels JOIN adaptation_texts USING (tenant, text_id)
         SEMI JOIN (FROM adaptation_queries WHERE split = 'train' AND index = $index) USING (query_id)
         WHERE relevance > 0
@@ -42,8 +43,9 @@ RUN_TRIPLETS_SQL = """
         SELECT text_id, nullif(trim(title), '') AS title, concat_ws(chr(10), topic, heading, text) AS content
         FROM ({texts})
     ), training_triplets AS (
-        SELECT query_id, positive_id, negative_ids, triplet_id FROM triplets
-        SEMI JOIN (SELECT query_id, text_id AS positive_id FROM positives WHERE learned) USING (query_id, positive_id)
+        SELECT query_id, positive_id, negative_ids, triplet_id, p.weight FROM triplets
+        JOIN (SELECT query_id, text_id AS positive_id, weight FROM positives WHERE learned) p
+        USING (query_id, positive_id)
         WHERE tenant = $tenant AND split = 'train'
         QUALIFY row_number() OVER (PARTITION BY query_id, positive_id ORDER BY triplet_id) = 1
     ), candidate_negatives AS (
@@ -61,7 +63,8 @@ RUN_TRIPLETS_SQL = """
     SELECT CAST($tenant AS VARCHAR) AS tenant, CAST($index AS INTEGER) AS index, $prefix || query_id AS query_id,
            q.text AS query, $prefix || positive_id AS positive_id, p.title, p.content,
            $prefix || n.text_id AS negative_id, n.title AS negative_title, n.content AS negative_content,
-           h.content_hash AS key, answers
+           h.content_hash AS key, answers,
+           CAST(l.weight AS FLOAT) AS weight
     FROM training_triplets l JOIN train_queries q USING (query_id) JOIN answers USING (query_id)
     JOIN text_hashes h ON h.text_id = positive_id JOIN text_views p ON p.text_id = positive_id
     LEFT JOIN negative_lists d USING (query_id, positive_id)

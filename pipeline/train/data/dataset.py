@@ -56,7 +56,9 @@ class QuerySet:
         """Load all queries of a split, with their labels and base vectors."""
         rows = tables.read("adaptation_queries")
         rows = rows.filter(pc.equal(rows["split"], split)).sort_by("query_id").combine_chunks()
-        labels = tables.read("adaptation_labels", ["query_id", "text_id", "relevance", "learned", "probability"])
+        labels = tables.read(
+            "adaptation_labels", ["query_id", "text_id", "relevance", "learned", "probability", "weight"]
+        )
         in_split = pc.and_(
             pc.is_in(labels["query_id"], rows["query_id"].combine_chunks()),
             pc.is_in(labels["text_id"], frozen.texts["text_id"].combine_chunks()),
@@ -162,6 +164,7 @@ class Task:
         non_relevant: texts labelled as not relevant, per train query; preferred as negatives.
         siblings: all texts of the positives' documents, per train query; None if they may be negatives.
         probabilities: judge probabilities of labels; None if there are none.
+        pair_weight: weight of each training pair, above 0 to 1; None: all are 1.
         keep_last: train to the last step and keep the last weights, whatever the validation score.
     """
 
@@ -174,7 +177,24 @@ class Task:
     non_relevant: Labels
     siblings: Labels | None
     probabilities: Probabilities | None = None
+    pair_weight: Floats | None = None
     keep_last: bool = False
+
+    def relative_weights(self, *, one_per_query: bool) -> Floats:
+        """Weight of each training pair divided by the mean weight, shape (n_pairs,).
+
+        Equal weights are exactly 1, whatever their value, so that a judge that gives no probabilities, or people's
+        labels, train as without weights.
+
+        Args:
+            one_per_query: whether training draws one pair per query, so that each query counts equally in the mean;
+                otherwise each pair does.
+        """
+        if self.pair_weight is None:
+            return np.ones(len(self.pair_query), np.float32)
+        weights = self.pair_weight.astype(np.float64)
+        share = np.ones(len(weights)) if not one_per_query else 1 / np.bincount(self.pair_query)[self.pair_query]
+        return np.asarray(weights * share.sum() / (weights @ share), np.float32)
 
     def with_queries(self, query_rows: Ints) -> Task:
         """Return the task with some of the train queries only; validation stays the same."""
@@ -186,6 +206,7 @@ class Task:
             train=self.train.take(query_rows),
             pair_query=query[query >= 0],
             pair_position=self.pair_position[query >= 0],
+            pair_weight=None if self.pair_weight is None else self.pair_weight[query >= 0],
             labels=self.labels.select(query_rows),
             non_relevant=self.non_relevant.select(query_rows),
             siblings=self.siblings and self.siblings.select(query_rows),
@@ -193,7 +214,7 @@ class Task:
         )
 
     def from_training_pairs(self, query: Ints, position: Ints) -> Task:
-        """Return the task with these pairs as its only labels."""
+        """Return the task with these pairs as its only labels, all with the weight 1."""
         n_positions = len(self.frozen)
         no_pairs = np.empty(0, np.int64)
         labels = Labels.from_pairs(query, position, n_positions)
@@ -206,6 +227,7 @@ class Task:
             non_relevant=non_relevant,
             siblings=None,
             probabilities=None,
+            pair_weight=None,
         )
 
     @classmethod
@@ -226,13 +248,27 @@ class Task:
         is_relevant = pc.fill_null(pc.greater(relevance, 0), False).to_numpy(zero_copy_only=False)
         is_non_relevant = pc.fill_null(pc.equal(relevance, 0), False).to_numpy(zero_copy_only=False)
         learned = np.asarray(rows["learned"].to_numpy(zero_copy_only=False), bool)
-        pairs = np.unique(np.column_stack([query[learned], position[learned]]), axis=0)
         labels = Labels.from_pairs(query[~is_non_relevant], position[~is_non_relevant], n_positions)
         non_relevant = Labels.from_pairs(query[is_non_relevant], position[is_non_relevant], n_positions)
         siblings = None if same_document else _document_texts(frozen, query[is_relevant], text_row[is_relevant])
         values = rows["probability"].to_numpy(zero_copy_only=False).astype(np.float32)
         probabilities = Probabilities.from_pairs(query, position, values, n_positions)
-        return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], labels, non_relevant, siblings, probabilities)
+        # In the order of their keys. Copies of a text share a position, and the largest weight.
+        weights = rows["weight"].to_numpy(zero_copy_only=False).astype(np.float32)[learned]
+        pairs = Probabilities.from_pairs(query[learned], position[learned], weights, n_positions)
+        pair_query, pair_position = np.divmod(pairs.pairs.keys, n_positions)
+        return cls(
+            frozen,
+            train,
+            validation,
+            pair_query,
+            pair_position,
+            labels,
+            non_relevant,
+            siblings,
+            probabilities,
+            pair_weight=pairs.values,
+        )
 
 
 def _document_texts(frozen: FrozenIndex, query: Ints, text_row: Ints) -> Labels:

@@ -18,7 +18,7 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_LABELS, ADAPTATION_QUERIES, ADAPTATION_TEXTS
 
 WRITES = (ADAPTATION_QUERIES.name, ADAPTATION_LABELS.name, ADAPTATION_TEXTS.name)
-PAIRS_STAGE = Stage("adaptation_pairs", 3, (), WRITES)
+PAIRS_STAGE = Stage("adaptation_pairs", 4, (), WRITES)
 
 # Labels of texts that are searched. A text outside the index can be neither found nor learned from.
 # `content_hash` recognizes copies: a copy of an answer is an answer, too.
@@ -66,7 +66,8 @@ KEPT_QUERIES_SQL = """
 
 KEPT_LABELS_SQL = """
     SELECT CAST($tenant AS VARCHAR) AS tenant, query_id, text_id, relevance, learned AND split = 'train' AS learned,
-           probability
+           probability, CASE WHEN learned AND split = 'train' THEN
+               CASE WHEN $weighted THEN coalesce(probability, 1) ELSE 1 END END AS weight
     FROM {known_labels} SEMI JOIN {kept_queries} USING (query_id) ORDER BY query_id, text_id
 """
 
@@ -82,12 +83,13 @@ def adaptation_pairs(
     Args:
         sources: the runs; ids of all but the first begin with `run N:`.
         output: `adaptation_queries`, `adaptation_labels` and `adaptation_texts`.
-        settings: tenant and sources.
+        settings: tenant, sources, and whether the judge's probabilities weight training positives.
         learned: queries that the warm-start model was trained on: held-out queries near them count as sharing a
             positive.
 
     Raises:
-        ArtifactError: there is nothing to train on, or several tenants.
+        ArtifactError: there is nothing to train on, several tenants, or a training positive with an invalid
+            probability.
     """
     tenant = resolve_tenant(list(sources), settings.tenant)
     output.facts["tenant"] = tenant
@@ -96,7 +98,8 @@ def adaptation_pairs(
             output.write("adaptation_texts", searched_texts(rows, source.number))
     queries = pa.concat_tables([_with_index(source.queries(tenant), source.number) for source in sources])
     labels = pa.concat_tables([source.labels(tenant, settings.sources) for source in sources])
-    _write(output.current_tables("adaptation_texts"), output, tenant, (queries, labels, learned))
+    pair_tables = queries, labels, learned
+    _write(output.current_tables("adaptation_texts"), output, tenant, pair_tables, settings.targets == "weighted")
     if not output.facts["train"]:
         raise ArtifactError(
             "no query of the runs' train split has a training positive; check adapt.sources and "
@@ -114,7 +117,13 @@ def near_held_out_queries(connection: duckdb.DuckDBPyConnection, queries: Relati
     return materialize(connection, NEAR_HELD_OUT_QUERIES_SQL, keys=near_keys(connection, queries), queries=queries)
 
 
-def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Table, pa.Table, Sequence[str]]) -> None:
+def _write(
+    texts: Tables,
+    output: Output,
+    tenant: str,
+    pair_tables: tuple[pa.Table, pa.Table, Sequence[str]],
+    weighted: bool,
+) -> None:
     """Split, filter and write queries and labels, and count the dropped queries.
 
     The SQL above reads the tables registered here: `queries`, `labels`, and `numbered_queries` (the queries with the
@@ -125,6 +134,7 @@ def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Tab
         output: receives the tables and facts.
         tenant: the tenant of all rows.
         pair_tables: queries, labels, and the queries that a warm-start model was trained on.
+        weighted: whether the weights of training positives are their probabilities.
     """
     queries, labels, learned = pair_tables
     row_numbers = pa.array(range(queries.num_rows), pa.int64())
@@ -152,7 +162,7 @@ def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Tab
         )
         query_rows = connection.sql(f"FROM {kept_queries} ORDER BY query_id").to_arrow_table()
         kept_labels_sql = KEPT_LABELS_SQL.format(known_labels=known_labels, kept_queries=kept_queries)
-        label_rows = connection.sql(kept_labels_sql, params=parameters).to_arrow_table()
+        label_rows = connection.sql(kept_labels_sql, params=parameters | {"weighted": weighted}).to_arrow_table()
         counts = connection.sql(
             "SELECT count(*), count(*) FILTER (NOT is_usable), count(*) FILTER (is_usable AND is_near_held_out) "
             f"FROM {query_status}"
@@ -160,6 +170,7 @@ def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Tab
     output.write(
         "adaptation_queries", query_rows.select(ADAPTATION_QUERIES.schema.names).cast(ADAPTATION_QUERIES.schema)
     )
+    _check_weights(label_rows)
     output.write("adaptation_labels", label_rows.cast(ADAPTATION_LABELS.schema))
     n_queries, n_unlabelled, n_near = map(int, counts)
     dropped = {"nothing to learn or to find": n_unlabelled, "near to a held-out query": n_near}
@@ -167,6 +178,22 @@ def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Tab
     output.count(FunnelStep("adaptation_pairs", "queries", n_queries, "queries", query_rows.num_rows, dropped))
     for split in SPLITS:
         output.facts[split] = pc.sum(pc.equal(query_rows["split"], split)).as_py() or 0
+
+
+def _check_weights(labels: pa.Table) -> None:
+    """Check that weights are above 0, at most 1.
+
+    Raises:
+        ArtifactError: one is not.
+    """
+    is_valid = pc.and_(pc.greater(labels["weight"], 0), pc.less_equal(labels["weight"], 1))
+    first_invalid = pc.index(is_valid, value=False).as_py()  # -1 if there is none; null is not False
+    if first_invalid >= 0:
+        row = labels.slice(first_invalid, 1).to_pylist()[0]
+        raise ArtifactError(
+            f"the training positive {row['text_id']!r} of query {row['query_id']!r} has the probability "
+            f"{row['probability']:g}; it must be above 0 and at most 1: build the run again"
+        )
 
 
 def _query_table(texts: Sequence[str], tenant: str) -> pa.Table:

@@ -70,6 +70,7 @@ class AdaptationTrial(Trial[EvalPoint]):
         self._random = np.random.default_rng([seed, 1])  # a stream of its own: batches are drawn from [seed, 0]
         self._negatives: Negatives | None = None
         self._anchor = anchor
+        self._weights = task.relative_weights(one_per_query=settings.positives_per_query == "one")
         self._replaced: float | None = None
 
     def prepare_step(self, step: int) -> None:
@@ -108,10 +109,10 @@ class AdaptationTrial(Trial[EvalPoint]):
         task, settings, query = self.task, self.settings, self.task.pair_query[pairs]
         allowed = allowed_candidates(task.labels, query, candidates, in_batch=settings.in_batch_negatives)
         target = None
-        if settings.soft_targets and task.probabilities:
+        if settings.targets == "soft" and task.probabilities:
             target = target_distribution(task.probabilities, query, candidates, allowed)
         vectors = task.frozen.take(np.maximum(candidates, 0))
-        return Batch(task.train.vectors[query], self._anchor[query], vectors, allowed, target)
+        return Batch(task.train.vectors[query], self._anchor[query], vectors, allowed, target, self._weights[pairs])
 
     def loss(self, adapted: torch.Tensor, pairs: Ints, first: int = 0) -> torch.Tensor:
         """Loss of adapted query vectors against the candidates of the whole batch.

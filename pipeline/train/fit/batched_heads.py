@@ -134,12 +134,14 @@ def _train_block(
 def _stack_batches(batches: Sequence[Batch]) -> Batch:
     """Stack one batch per head along a new first dimension; all have the same shape."""
     targets = [batch.target for batch in batches if batch.target is not None]
+    weights = [batch.weight for batch in batches if batch.weight is not None]
     return Batch(
         base=_stack([batch.base for batch in batches]),
         anchor=_stack([batch.anchor for batch in batches]),
         candidates=_stack([batch.candidates for batch in batches]),
         allowed=_stack([batch.allowed for batch in batches]),
         target=_stack(targets) if targets else None,
+        weight=_stack(weights) if weights else None,
     )
 
 

@@ -24,6 +24,7 @@ class Batch:
         candidates: vectors, each query's positive first, shape (n_candidates, dimensions).
         allowed: which candidates count for which query, shape (n_queries, n_candidates).
         target: distribution over candidates, rows sum to 1, same shape; None: the query's positive only.
+        weight: relative weight of each query's positive, shape (n_queries,); None: all are 1.
     """
 
     base: Floats
@@ -31,6 +32,7 @@ class Batch:
     candidates: Floats
     allowed: NDArray[np.bool_]
     target: Floats | None
+    weight: Floats | None = None
 
 
 class ShuffledRows:

@@ -53,10 +53,13 @@ def squared_shift(queries: Tensor, base: Tensor) -> Tensor:
 def batch_loss(
     adapted: Tensor, batch: Batch, settings: AdaptSettings, first: int = 0, texts: Tensor | None = None
 ) -> Tensor:
-    """Loss of each adapted unit vector, shape (..., n_queries, dimensions).
+    """Loss of each adapted unit vector, shape (..., n_queries).
+
+    The weight of a query's positive multiplies its contrastive loss, but not the distance to the anchor: the less
+    probable the label, the nearer the query stays.
 
     Args:
-        adapted: unit vectors of all queries of a batch, or of a contiguous part.
+        adapted: unit vectors of all queries of a batch, or of a contiguous part, shape (..., n_queries, dimensions).
         batch: the loss inputs.
         settings: temperature and weight of the distance to the anchor.
         first: index in the batch of the first adapted vector.
@@ -74,4 +77,6 @@ def batch_loss(
     else:
         positives = torch.arange(rows.start, rows.stop, device=adapted.device)
         losses = info_nce(adapted, vectors, positives, allowed, settings.temperature)
+    if batch.weight is not None:
+        losses = losses * torch.from_numpy(batch.weight[..., rows]).to(adapted.device)
     return losses + settings.l2_to_base * squared_shift(adapted, anchor)

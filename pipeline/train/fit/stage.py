@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.types import OnStep, Weights
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-TRAIN_STAGE = Stage("adaptation_trials", 6, PAIR_TABLES, ("training_log", "adaptation_trials", "adapter_weights"))
+TRAIN_STAGE = Stage("adaptation_trials", 7, PAIR_TABLES, ("training_log", "adaptation_trials", "adapter_weights"))
 
 
 def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:

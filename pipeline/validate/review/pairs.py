@@ -1,4 +1,4 @@
-"""The sample's pairs for display: loaded once; neighboring chunks are looked up on demand."""
+"""The pairs to review, for display: loaded once; neighboring chunks are looked up on demand."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.highlighting import BEGINS_FENCED_SQL
 from darklode.pipeline.validate.review.journal import pair_name
 
-TABLES_READ = ("review_sample", "queries", "chunks", "documents")
+TABLES_READ = ("review_sample", "near_misses", "queries", "chunks", "documents")
 JUDGE_TABLE = "verdicts"
 _REBUILT_MESSAGE = "the run was rebuilt since this review was started; restart the review"
 
 _REVIEW_PAIRS_SQL = """
-    WITH sample AS (
+    WITH pairs_to_review AS (
+        SELECT tenant, query_id, chunk_id, position, false AS shared, true AS near_miss FROM near_misses
+        UNION ALL SELECT tenant, query_id, chunk_id, position, shared, false FROM review_sample
+    ), sample AS (
         SELECT *, min(position) OVER query_window AS first, count(*) OVER query_window AS query_pairs,
                row_number() OVER (query_window ORDER BY position, chunk_id) AS query_pair
-        FROM review_sample WINDOW query_window AS (PARTITION BY tenant, query_id)
+        FROM pairs_to_review WINDOW query_window AS (PARTITION BY near_miss, tenant, query_id)
     )
-    SELECT s.tenant, s.query_id, s.chunk_id, s.shared,
-           dense_rank() OVER (ORDER BY s.first, s.tenant, s.query_id) AS query_number, s.query_pair, s.query_pairs,
+    SELECT s.tenant, s.query_id, s.chunk_id, s.shared, s.near_miss,
+           dense_rank() OVER (ORDER BY s.near_miss DESC, s.first, s.tenant, s.query_id) AS query_number,
+           s.query_pair, s.query_pairs,
            q.text AS query, c.doc_id, c.position, c.title, c.heading, c.text, d.url,
            {fenced} AS fenced,
            {judge}
@@ -40,7 +44,7 @@ _REVIEW_PAIRS_SQL = """
     LEFT JOIN chunks c ON c.tenant = s.tenant AND c.chunk_id = s.chunk_id
     LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
     {verdicts}
-    ORDER BY s.first, s.tenant, s.query_id, s.query_pair
+    ORDER BY s.near_miss DESC, s.first, s.tenant, s.query_id, s.query_pair
 """
 _NO_VERDICT_COLUMNS = (
     "CAST(NULL AS BOOLEAN) AS relevant, CAST(NULL AS FLOAT) AS probability, CAST(NULL AS INTEGER) AS grade"
@@ -50,7 +54,7 @@ _VERDICTS_JOIN = """
     LEFT JOIN (
         SELECT tenant, query_id, chunk_id, any_value(relevant) AS relevant, any_value(probability) AS probability,
                any_value(grade) AS grade
-        FROM verdicts SEMI JOIN review_sample USING (tenant, query_id, chunk_id) GROUP BY ALL
+        FROM verdicts SEMI JOIN pairs_to_review USING (tenant, query_id, chunk_id) GROUP BY ALL
     ) v ON v.tenant = s.tenant AND v.query_id = s.query_id AND v.chunk_id = s.chunk_id
 """
 _NEIGHBORS_SQL = f"""
@@ -62,12 +66,13 @@ _NEIGHBORS_SQL = f"""
 
 @dataclass(frozen=True)
 class ReviewPair:
-    """One pair of the sample.
+    """One pair to review.
 
     Attributes:
         position: position of the chunk in its document, from 0.
         fenced: whether the chunk begins within fenced code.
-        query_number: which of the sample's queries it is, from 1.
+        near_miss: whether it is a near miss, which comes before the sample and is not part of it.
+        query_number: which of the queries it is, from 1; a query with near misses and sampled pairs counts twice.
         query_pair: which of the query's `query_pairs` pairs it is, from 1.
         relevant, probability, grade: the judge's verdict; always None in a blind review.
     """
@@ -76,6 +81,7 @@ class ReviewPair:
     query_id: str
     chunk_id: str
     shared: bool
+    near_miss: bool
     query_number: int
     query_pair: int
     query_pairs: int
@@ -106,11 +112,12 @@ class Neighbour:
 
 
 class ReviewPairs:
-    """The pairs in order of review, by row; not affected by rebuilding the run.
+    """The pairs in order of review, near misses first, by row; not affected by rebuilding the run.
 
     Attributes:
         rows: row of each pair by its name.
         shared: whether every reviewer labels it, shape (n_pairs,).
+        near_misses: number of near misses.
         queries: number of queries.
         tenants: number of tenants.
     """
@@ -122,6 +129,7 @@ class ReviewPairs:
         ids = zip(*(pairs[name].to_pylist() for name in ("tenant", "query_id", "chunk_id")), strict=True)
         self.rows = {pair_name(*pair_ids): row for row, pair_ids in enumerate(ids)}
         self.shared: NDArray[np.bool_] = pairs["shared"].to_numpy().astype(bool)
+        self.near_misses = int(pc.sum(pairs["near_miss"]).as_py() or 0)
         self.queries = int(pc.max(pairs["query_number"]).as_py() or 0)
         self.tenants = len(pc.unique(pairs["tenant"]))
 
@@ -168,7 +176,7 @@ class ReviewPairs:
 
 @contextmanager
 def open_review_pairs(tables: Tables, *, show_judge: bool) -> Iterator[ReviewPairs]:
-    """Open the sample's pairs; a context manager.
+    """Open the near misses and the sample's pairs; a context manager.
 
     Args:
         tables: must contain `TABLES_READ`, and `verdicts` if the judge is shown.

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.csv as pc
 import pytest
 
 from darklode.flows.config import load_settings
+from darklode.pipeline.base.artifacts import Run
 from helpers.commands import STAGES, SampleRun, build_without_prefect, tables_of
 from helpers.runs import PYTHONPATH, SAMPLE
 
@@ -105,3 +107,43 @@ def test_a_setting_redoes_its_own_stage_and_those_whose_input_changed(
     assert build_without_prefect(run, inputs, inputs, other) == ["triplets", "held_out"]
     assert build_without_prefect(run, inputs, inputs, SETTINGS) == ["triplets", "held_out"]
     assert tables_of(run) == tables_of(built_once)
+
+
+@pytest.mark.slow
+def test_given_judgments_are_the_labels_and_no_judge_runs(built_once: Path, tmp_path: Path) -> None:
+    first = Run(str(built_once))
+    labelled = first.tables("qrels", "chunks", "queries").sql("""
+        SELECT tenant, q.query_id, q.text, c.doc_id, max(relevance) AS rating FROM qrels
+        JOIN queries q USING (tenant, query_id) JOIN chunks c USING (tenant, chunk_id)
+        WHERE relevance > 0 GROUP BY ALL ORDER BY ALL LIMIT 200
+    """)
+    judgments = tmp_path / "quepid.csv"
+    pc.write_csv(labelled.drop_columns(["query_id"]).rename_columns(["tenant", "query", "docid", "rating"]), judgments)
+    settings = load_settings(assignments=["judge.kind=none", "evaluate.n_resamples=100"])
+    redone = build_without_prefect(tmp_path / "run", SAMPLE, SAMPLE, settings, qrels=judgments)
+    assert {"ingest_judgments", "judged_chunks"} <= set(redone)
+    run = Run(str(tmp_path / "run"))
+    qrels = run.tables("qrels").sql("SELECT source, count(*) FILTER (relevance > 0) AS n FROM qrels GROUP BY source")
+    assert qrels.to_pylist() == [{"source": "human", "n": labelled.num_rows}]
+    assert run.tables("verdicts").rows("verdicts") == 0
+    kept = set(run.tables("queries").read("queries")["query_id"].to_pylist())
+    assert len(kept & set(labelled["query_id"].to_pylist())) == len(set(labelled["text"].to_pylist()))
+    assert run.tables("triplets").rows("triplets") > 20
+    assert build_without_prefect(tmp_path / "run", SAMPLE, SAMPLE, settings, qrels=judgments) == []
+    judgments.write_text(judgments.read_text() + '"default","no such query","x",1\n')
+    assert build_without_prefect(tmp_path / "run", SAMPLE, SAMPLE, settings, qrels=judgments) == ["ingest_judgments"]
+
+
+@pytest.mark.slow
+def test_a_judge_labels_what_the_judgments_leave_open(built_once: Path, tmp_path: Path) -> None:
+    query = Run(str(built_once)).tables("queries").read("queries").slice(0, 1).to_pylist()[0]
+    document = Run(str(built_once)).tables("documents").read("documents")["doc_id"][0].as_py()
+    judgments = tmp_path / "one.qrels"
+    judgments.write_text(f"{query['query_id']} 0 {document} 1\n")
+    run = Run(str(shutil.copytree(built_once, tmp_path / "run")))
+    redone = build_without_prefect(run.store.url, SAMPLE, SAMPLE, SETTINGS, qrels=judgments)
+    assert {"pool", "calibrate", "label"} <= set(redone)
+    sources = run.tables("qrels").sql("SELECT source, count(*) AS n FROM qrels WHERE relevance > 0 GROUP BY source")
+    counts = {row["source"]: row["n"] for row in sources.to_pylist()}
+    assert counts["human"] == 1
+    assert counts["judge"] > 10

@@ -14,7 +14,7 @@ from darklode.schemas.tables import TABLES
 from helpers.browsing import ACME, asked
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS
 from helpers.report_runs import random_run
-from helpers.runs import put, read
+from helpers.runs import put, read, written
 
 Pair = dict[str, Any]
 
@@ -79,6 +79,29 @@ def test_people_s_word_against_the_judge_s(benchmark: Catalogue) -> None:
     assert (row["tenant"], row["query_id"], row["passage_id"]) == (ACME, QUERY_IDS[0], CHUNK_IDS[0])
     (row,) = asked(benchmark, "pairs", people="divided").rows
     assert row["passage_id"] == CHUNK_IDS[1]
+
+
+def test_uncertain_pairs_of_queries_without_a_positive_are_near_misses(run: Run) -> None:
+    """By query: a positive, an uncertain pair; one of each weight, 0 without content, null if unknown; a negative."""
+    labels = {
+        ("q1", "c1", 1, 0.9): "relevant",
+        ("q1", "c2", None, 0.6): "uncertain",
+        ("q2", "c1", None, 0.6): "near miss",
+        ("q2", "c2", None, 0.0): "uncertain",
+        ("q2", "c3", None, None): "uncertain",
+        ("q3", "c1", 0, 0.1): "not relevant",
+    }
+    names = ("query_id", "chunk_id", "relevance", "weight")
+    pairs = [dict(zip(names, pair, strict=True)) for pair in labels]
+    written(run, "queries", [{"query_id": query} for query in ("q1", "q2", "q3")])
+    written(run, "chunks", [{"chunk_id": chunk} for chunk in ("c1", "c2", "c3")])
+    written(run, "pool", [{name: pair[name] for name in names[:2]} for pair in pairs])
+    written(run, "qrels", [pair | {"source": "judge"} for pair in pairs])
+    with open_catalogue(run) as catalogue:
+        for label in set(labels.values()):
+            rows = asked(catalogue, "pairs", label=label).rows
+            found = {(row["query_id"], row["passage_id"]) for row in rows}
+            assert found == {pair[:2] for pair, name in labels.items() if name == label}
 
 
 def test_queries_with_and_without_an_answer(benchmark: Catalogue) -> None:

@@ -142,3 +142,14 @@ def test_systems_get_areas_with_intervals_and_differences(tmp_path: Path) -> Non
     (first, second) = read(run, "evaluation_pairs")
     assert (first["system"], first["other"], first["difference"], first["p"]) == ("blind", "bm25", 0.0, 1.0)
     assert second["measure"] == "AUC-REL"
+
+
+def test_a_measure_whose_labels_are_all_equal_has_no_area(tmp_path: Path) -> None:
+    run = labelled(tmp_path)
+    labels = run.tables("manual_labels").read("manual_labels")
+    always = labels.set_column(
+        labels.schema.get_field_index("satisfaction"), "satisfaction", pa.repeat(True, len(labels))
+    )
+    put(run, "manual_labels", always.cast(labels.schema))
+    measured(run)
+    assert {str(row["measure"]) for row in read(run, "evaluation")} == {"AUC-REL"}

@@ -196,3 +196,11 @@ def test_the_standard_error_is_that_of_a_sample() -> None:
     ahead = np.random.default_rng(0).normal(0.05, 0.2, (5, 1))
     found = compare_paired(ahead, np.zeros((5, 1)), groups_of(5), ResamplingSettings(10, 10))
     assert found.detectable[0] == pytest.approx(POWER_FACTOR * ahead.std(ddof=1) / np.sqrt(5))
+
+
+def test_above_zero_takes_an_interval_and_a_test() -> None:
+    row = {"clusters": MIN_CLUSTERS, "low": 0.1, "p": 0.01, "bounded_low": 0.05}
+    assert is_above_zero(row)
+    for change in ({"clusters": MIN_CLUSTERS - 1}, {"low": None}, {"low": 0.0}, {"p": 0.051}, {"p": 1.0}):
+        assert not is_above_zero(row | change)
+    assert not is_gain(row | {"bounded_low": 0.0})

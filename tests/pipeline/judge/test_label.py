@@ -13,7 +13,7 @@ from darklode.pipeline.base.doubtful_labels import TIED_REASON
 from darklode.pipeline.judge import label as module
 from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, precision_cut, write_labels
 from darklode.schemas.judging import LabelSettings
-from darklode.schemas.label_tables import VERDICTS
+from darklode.schemas.label_tables import JUDGED_CHUNKS, VERDICTS
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import CHUNKS
@@ -305,3 +305,18 @@ def test_the_cut_is_the_lowest_that_reaches_the_precision(probabilities: list[fl
     values = np.array(probabilities, np.float64)
     reaching = [cut for cut in values if values[values >= cut].mean() >= precision]
     assert precision_cut(values, precision) == min(reaching, default=np.inf)
+
+
+def test_other_chunks_of_a_relevant_document_are_neither_positive_nor_negative(run: Run) -> None:
+    verdicts_and_labels(run, [("a", "q1", "c1", 2)], verdicts=[])
+    judged = [("a", "q1", "c1", 2), ("a", "q1", "c2", None), ("a", "q2", "c9", None)]
+    judged_rows = [dict(zip(JUDGED_CHUNKS.schema.names, row, strict=True)) for row in judged]
+    put(run, "judged_chunks", pa.Table.from_pylist(judged_rows, schema=JUDGED_CHUNKS.schema))
+    settings = LabelSettings(human_overrides=True)
+    stage = OVERRIDING_LABEL.reading("judged_chunks")
+    execute(run, stage, lambda tables, output: write_labels(tables, output, settings))
+    assert rows(run) == [
+        ("a", "q1", "c1", 2, "human"),
+        ("a", "q1", "c2", None, "human"),
+        ("a", "q2", "c9", None, "human"),
+    ]

@@ -38,7 +38,7 @@ def test_pairs_of_another_source_are_read_as_views_need_them(towers: Grid, tmp_p
     for row in rows:
         same = ("tenant", "index", "title", "content", "key")
         assert {name: row[name] for name in same} == {name: whole[row["positive_id"]][name] for name in same}
-        assert row["negative_id"] is None
+        assert (row["negative_id"], row["weight"]) == (None, 1.0)
         assert row["answers"] == [row["key"]]
     topical_row = next(row for row in rows if row["positive_id"].startswith(TOPICAL.rpartition("-")[0]))
     assert topical_row["content"].startswith("a subject\n")

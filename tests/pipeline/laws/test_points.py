@@ -92,3 +92,8 @@ def test_words_for_numbers_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("size,value\nten,2\n")
     with pytest.raises(InputError, match="ten"):
         read(tmp_path / "a.csv", tmp_path)
+
+
+def test_a_law_is_named_by_source_and_encoder() -> None:
+    assert LawKey("nDCG@10", "judge").label == "judge"
+    assert LawKey("nDCG@10", "judge", "minilm").label == "judge, minilm"

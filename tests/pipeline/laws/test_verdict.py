@@ -123,3 +123,8 @@ def test_without_points_before_or_after_nothing_is_known_of_the_size_before(empt
     points = [LawPoints(SIZES[at : at + 3], np.full(3, np.nan), np.ones(3)) for at in (0, 3)]
     points[empty] = points[empty].take(np.zeros(3, np.bool_))
     assert np.isnan(verdict._naive_forecast(points[0], points[1]))
+
+
+def test_without_points_none_is_the_largest() -> None:
+    empty = np.empty(0)
+    assert largest(LawPoints(empty, empty, empty)).tolist() == []

@@ -3,14 +3,18 @@
 import contextlib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import EverythingDropped
-from helpers.cleaning import cleaned
-from helpers.runs import read
+from darklode.pipeline.prepare.clean import CLEAN, clean
+from darklode.schemas.label_tables import JUDGMENTS
+from darklode.schemas.settings import CleanSettings
+from helpers.cleaning import DOCUMENTS, OPEN, cleaned, raw
+from helpers.runs import execute, put, read
 
 
 def test_masking_reaches_rejects_too(run: Run) -> None:
@@ -137,3 +141,19 @@ def test_rows_in_are_rows_out_and_rejects(
     represented = sum(int(str(row["n_represented"])) for row in kept)
     lent = sum(row["represented_by"] is not None for row in gone)
     assert represented == len(kept) + lent
+
+
+def test_judged_queries_are_kept_and_stand_for_their_duplicates(run: Run) -> None:
+    texts = ["usb", "usb", "how do I return a cable that does not work", "x"]
+    put(run, "raw_queries", raw(texts))
+    put(run, "documents", DOCUMENTS)
+    judgments = [
+        {"tenant": "default", "query_id": f"q{n:05d}", "item_id": "keys", "level": "document", "relevance": 1}
+        for n in (1, 3)
+    ]
+    put(run, "judgments", pa.Table.from_pylist(judgments, schema=JUDGMENTS.schema))
+    settings = CleanSettings.model_validate(OPEN | {"deduplicate": True, "noise": True, "min_percentile": 60})
+    execute(run, CLEAN.reading("judgments"), lambda tables, output: clean(tables, output, settings, seed=1))
+    kept = {row["query_id"]: row["n_represented"] for row in read(run, "cleaned_queries")}
+    assert kept.keys() >= {"q00001", "q00003"}
+    assert "q00000" not in kept

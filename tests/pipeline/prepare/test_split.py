@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.prepare.split import SPLIT, assign, split
+from darklode.pipeline.prepare.split import SPLIT, assign, assign_rest, split
+from darklode.schemas.label_tables import JUDGMENTS
 from darklode.schemas.settings import SplitSettings
 from darklode.schemas.tables import CLEANED_QUERIES, QUERIES, TABLES
 from helpers.runs import execute, put, read
@@ -161,3 +162,39 @@ def test_the_same_run_twice_is_the_same_bytes(run: Run) -> None:
     first = done(run, {"a": list(range(30))})
     assert done(run, {"a": list(range(30))}).outputs == first.outputs
     assert done(run, {"a": list(range(30))}, seed=14).outputs != first.outputs
+
+
+def test_the_splits_of_a_source_are_kept_and_the_rest_follows_its_clusters() -> None:
+    clusters = np.repeat(np.arange(20), 5)
+    given = np.full(100, "", "<U10")
+    given[[0, 5]] = "test"
+    given[10:90] = "train"
+    sides = assign_rest(clusters, given, SplitSettings(validation_share=0.25), seed=3)
+    assert set(sides[:10]) == {"test"}, "they share a cluster with a test query"
+    assert set(sides[10:]) == {"train", "validation"}, "the source has its own test set"
+    assert all(len(set(sides[start : start + 5])) == 1 for start in range(10, 100, 5)), "whole clusters"
+    assert 10 <= np.sum(sides == "validation") <= 35
+
+
+def test_given_training_queries_alone_leave_test_and_validation_to_the_clusters() -> None:
+    clusters = np.arange(200)
+    given = np.full(200, "train", "<U10")
+    settings = SplitSettings(test_share=0.3)
+    assert list(assign_rest(clusters, given, settings, 3)) == list(assign(clusters, settings, 3))
+
+
+def test_judgments_name_splits_in_the_stage(tmp_path: Path) -> None:
+    run = Run(str(tmp_path))
+    put(run, "cleaned_queries", cleaned({"a": list(range(30)), "b": list(range(30))}))
+    judged = [{"tenant": "a", "query_id": f"q{n:03d}", "split": "test" if n < 3 else "train"} for n in range(30)]
+    rows = [row | {"item_id": "d", "level": "document", "relevance": 1} for row in judged]
+    put(run, "judgments", pa.Table.from_pylist(rows, schema=JUDGMENTS.schema))
+    stage = SPLIT.reading("judgments")
+    execute(run, stage, lambda tables, output: split(tables, output, SplitSettings(), seed=13))
+    sides = {(row["tenant"], row["query_id"]): row["split"] for row in read(run, "queries")}
+    assert {query for (tenant, query), side in sides.items() if tenant == "a" and side == "test"} == {
+        "q000",
+        "q001",
+        "q002",
+    }
+    assert sum(side == "test" for (tenant, _), side in sides.items() if tenant == "b") > 3

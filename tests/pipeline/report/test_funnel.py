@@ -28,7 +28,7 @@ def test_every_step_is_there_in_the_order_of_the_build(tmp_path: Path) -> None:
     rows = build(finished_run(str(tmp_path / "run")))
     steps = list(dict.fromkeys(row["step"] for row in rows))
     assert steps == list(BUILD_ORDER)
-    assert [row["position"] for row in rows] == [0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert [row["position"] for row in rows] == [0, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
 
 
 def test_a_step_has_a_row_per_reason_or_one_without(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What a benchmark's labels and triplets yield, and how right they are said to be."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
@@ -9,21 +8,7 @@ from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.judge.calibration import wilson
 from darklode.pipeline.report.label_sets import label_sets
-from darklode.schemas.tables import TABLES
-from helpers.runs import put
-
-
-def written(run: Run, table: str, rows: list[Row]) -> None:
-    """Rows in which columns that are not named are empty or null."""
-    schema = TABLES[table].schema
-    blank = {field.name: None if field.nullable else _blank(field.type) for field in schema}
-    put(run, table, pa.Table.from_pylist([blank | row for row in rows], schema=schema))
-
-
-def _blank(kind: pa.DataType) -> object:
-    return (
-        "" if pa.types.is_string(kind) else [] if pa.types.is_list(kind) else False if pa.types.is_boolean(kind) else 0
-    )
+from helpers.runs import written
 
 
 @pytest.fixture
@@ -105,3 +90,10 @@ def test_few_reviews_do_not_replace_it(run: Run) -> None:
 
 def test_a_run_without_labels_has_no_label_sets(run: Run) -> None:
     assert rows_of(run) == {}
+
+
+def test_reviews_outside_of_the_sample_do_not_count(run: Run) -> None:
+    reviewed(run, [1] * 12, [1.0] * 12)
+    key = [{"tenant": "x", "query_id": f"t{number}", "chunk_id": "c", "weight": 1.0} for number in range(9)]
+    written(run, "review_sample", key)
+    assert rows_of(run)["test labels"]["basis"] == "judge's probabilities"

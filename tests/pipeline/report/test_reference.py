@@ -7,6 +7,7 @@ from darklode.pipeline.base.duckdb_views import query
 from darklode.pipeline.export.formats import EXPORTS
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from darklode.pipeline.report.reference import PAGES, settings_markdown, tables_markdown
+from darklode.schemas.pooling import RETRIEVERS
 from darklode.schemas.setting_names import known_keys
 from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
@@ -45,6 +46,22 @@ def test_settings_that_sections_share_have_one_row() -> None:
     assert "| `max_steps` | adapt: `1000`; distill: `3000`; dual: `2000` | Maximum training steps." in page
     assert "Settings as in `bm25`." in page
     assert page.count("\n| `") <= 201
+
+
+def test_settings_that_a_guide_describes_are_rows_of_it() -> None:
+    external = {name: kind for name in RETRIEVERS.own_kinds() if (kind := RETRIEVERS.load(name)).GUIDE}
+    assert "run_file" in external
+    for kind in external.values():
+        page, _, anchor = kind.GUIDE.partition("#")
+        text = (REPOSITORY / "docs" / "reference" / page).resolve().read_text(encoding="utf-8")
+        assert anchor == "your-search-engine-as-a-retriever"
+        section = text.partition("## Your search engine as a retriever\n")[2]
+        rows = {
+            name
+            for cell in re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
+            for name in re.findall(r"`(\w+)`", cell)
+        }
+        assert set(kind.model_fields) - {"kind"} <= rows
 
 
 def test_every_field_is_described() -> None:

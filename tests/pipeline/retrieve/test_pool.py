@@ -16,6 +16,7 @@ from pydantic import ValidationError
 import darklode.pipeline.retrieve.pool
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
+from darklode.schemas.label_tables import JUDGED_CHUNKS
 from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import QUERIES, RANKINGS
 from helpers.runs import execute, put, read
@@ -176,3 +177,24 @@ def test_threads_and_the_order_of_rows_change_no_byte(
     assert seen[0] == seen[1] == seen[2]
     assert len(seen[0]["pool"]) == 3
     assert {part.rows for part in seen[0]["pool"][:-1]} == {10_000}
+
+
+def test_judged_chunks_are_candidates_whether_or_not_they_were_found(tmp_path: Path) -> None:
+    run = Run(str(tmp_path))
+    put(run, "rankings", rankings({("t", "q1", "bm25"): ["a", "b", "c"]}))
+    put(run, "queries", queries({("t", "q1"), ("t", "q2")}))
+    judged = [("q1", "a", 1), ("q1", "c", 0), ("q1", "far", 2), ("q1", "sibling", None), ("q2", "far", 1)]
+    names = ("query_id", "chunk_id", "relevance")
+    rows = [dict(zip(names, row, strict=True)) | {"tenant": "t"} for row in judged]
+    put(run, "judged_chunks", pa.Table.from_pylist(rows, schema=JUDGED_CHUNKS.schema))
+    settings = PoolSettings(depth=2)
+    execute(run, POOL_STAGE.reading("judged_chunks"), lambda tables, output: pool(tables, output, settings))
+    columns = ("query_id", "chunk_id", "retrievers", "best_rank")
+    assert [tuple(row[name] for name in columns) for row in read(run, "pool")] == [
+        ("q1", "a", ["bm25"], 1),
+        ("q1", "b", ["bm25"], 2),
+        ("q1", "c", [], 3),
+        ("q1", "far", [], None),
+        ("q2", "far", [], None),
+    ]
+    assert read(run, "pool")[3]["fused_score"] == 0

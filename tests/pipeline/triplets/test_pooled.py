@@ -511,3 +511,33 @@ def test_blocks_and_threads_change_no_byte(run: Run, monkeypatch: pytest.MonkeyP
     assert made(run, worlds).outputs == whole.outputs
     assert (written(run), len(rows) > 14) == (rows, True)
     assert run.tables("triplets").read("triplets").schema.equals(TRIPLETS.schema)
+
+
+def test_without_a_judge_unlabelled_candidates_are_negatives_too(run: Run) -> None:
+    """c00 is a given positive; c03, in no list, is one that no retriever found: its negatives are beyond the pool."""
+    given = simple({"c00": 1, "c02": 0}, n=9)
+    given.people = {("q", "c00"), ("q", "c02")}
+    lay(run, {"t": given})
+    settings = TripletSettings(num_negatives=4, relative_margin=0.0)
+    stage = TRIPLETS_STAGE
+    execute(run, stage, lambda tables, output: triplets(tables, output, settings, apart=False, is_judged=False))
+    assert [row["negative_ids"] for row in written(run)] == [["c02", "c01", "c03", "c04"]]
+
+
+def test_a_given_positive_that_no_retriever_found_has_negatives_from_beyond_the_pool(run: Run) -> None:
+    given = simple({"c00": 1}, n=9)
+    given.people = {("q", "c00")}
+    given.lists = {"q": [[f"c{number:02d}" for number in range(1, 9)]]}
+    lay(run, {"t": given})
+    found = run.tables("pool").read("pool")
+    row = found.slice(0, 1).to_pylist()[0] | {
+        "chunk_id": "c00",
+        "retrievers": [],
+        "best_rank": None,
+        "fused_score": 0.0,
+    }
+    put(run, "pool", pa.concat_tables([found, pa.Table.from_pylist([row], schema=POOL.schema)]))
+    settings = TripletSettings(num_negatives=4, relative_margin=0.0)
+    stage = TRIPLETS_STAGE
+    execute(run, stage, lambda tables, output: triplets(tables, output, settings, apart=False, is_judged=False))
+    assert [row["negative_ids"] for row in written(run)] == [["c07", "c08"]]

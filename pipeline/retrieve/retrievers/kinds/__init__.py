@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from pydantic import Field
+
+from darklode.pipeline.base.errors import SettingsError
 from darklode.schemas.pooling import RETRIEVERS, RetrieverSettings
 from darklode.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from darklode.pipeline.retrieve.encoders.lsa import TermVectors
     from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+    from darklode.pipeline.retrieve.retrievers.external import LiveSearch
     from darklode.pipeline.retrieve.retrievers.port import Retriever
 
 
@@ -23,8 +27,23 @@ class RetrieverKind(RetrieverSettings):
 
     @classmethod
     def from_settings(cls, _settings: Settings) -> Self:
-        """The kind with its defaults, which its own name in `pool.retrievers` refers to."""
+        """The kind with its defaults, which its own name in `pool.retrievers` refers to.
+
+        Raises:
+            SettingsError: the kind has settings without a default.
+        """
+        if required := cls.required():
+            raise SettingsError(
+                f"the retriever {cls.model_fields['kind'].default} has no default for {', '.join(required)}: give it a "
+                f"name of your own, --set 'retrievers.NAME={{kind: {cls.model_fields['kind'].default}, "
+                f"{required[0]}: …}}', and list NAME"
+            )
         return cls.model_validate({})
+
+    @classmethod
+    def required(cls) -> list[str]:
+        """Names of the settings without a default."""
+        return [name for name, field in cls.model_fields.items() if field.is_required()]
 
     @abstractmethod
     def __call__(self, corpus: Corpus) -> Retriever:
@@ -73,6 +92,78 @@ class FittedKind(RetrieverKind):
         return self.kind.removesuffix("_feedback")
 
 
+class ExternalKind(RetrieverKind):
+    """A kind whose rankings come from another system."""
+
+    GUIDE = "../guides/retrievers.md#your-search-engine-as-a-retriever"
+
+    map_documents: Literal["best", "all"] = Field(
+        "best",
+        description="What a document among the hits counts for. best: its best chunk by BM25. all: all its chunks.",
+    )
+
+    @property
+    def shares(self) -> str:
+        """Nothing is shared: every one is searched on its own."""
+        from darklode.pipeline.base.artifacts import key_of
+
+        return f"{self.kind} {key_of(self.identity)}"
+
+
+class LiveKind(ExternalKind):
+    """A kind that asks a search engine or database."""
+
+    top_k: int = Field(
+        10_000, gt=0, description="Maximum number of hits to request per query, whatever the depth of a search."
+    )
+    index_version: str | None = Field(
+        None,
+        description="Version of the index. Change it to search again. Answers are cached by it; null: by the engine's "
+        "own version (opensearch, elasticsearch), else not at all.",
+    )
+
+    @property
+    def uses_tenant(self) -> bool:
+        """Whether requests depend on the tenant."""
+        return "{tenant}" in self.model_dump_json()
+
+    @abstractmethod
+    def address(self) -> str:
+        """Address without password or key, for the cache and messages.
+
+        Raises:
+            SettingsError: it is invalid.
+        """
+
+    @abstractmethod
+    def connect(self, name: str, tenant: str) -> LiveSearch:
+        """Open the engine for a tenant's queries; `name` is the retriever's, for messages."""
+
+    def open(self, name: str, corpus: Corpus, root: str | None) -> Retriever:
+        """The retriever on a tenant's chunks.
+
+        Args:
+            name: name of the retriever.
+            corpus: the tenant's chunks.
+            root: root of the cache; None: the user's cache folder.
+        """
+        from darklode.pipeline.base.artifacts import key_of
+        from darklode.pipeline.base.memory.store import KeyedStore
+        from darklode.pipeline.retrieve.retrievers.external import RANKING_ROWS, ExternalRetriever
+        from darklode.pipeline.retrieve.retrievers.external_hits import HitMapper
+
+        tenant = corpus.tenant_chunks.tenant
+        owner = f"{self.kind} {self.address()} {key_of(self.identity, tenant if self.uses_tenant else '')[:16]}"
+        store = KeyedStore(root, RANKING_ROWS)
+        mapper = HitMapper(corpus, self.map_documents)
+        return ExternalRetriever(name, self.connect(name, tenant), mapper, self.top_k, store, owner)
+
+    def __call__(self, corpus: Corpus) -> Retriever:
+        """The retriever under the name of its kind, with the user's cache folder."""
+        return self.open(self.kind, corpus, None)
+
+
 def own_retrievers() -> dict[str, RetrieverKind]:
-    """Darklode's own kinds with their defaults, by name, BM25 first."""
-    return {name: RETRIEVERS.load(name)() for name in RETRIEVERS.own_kinds()}
+    """Darklode's own kinds that need no settings, with their defaults, by name, BM25 first."""
+    kinds: dict[str, type[RetrieverKind]] = {name: RETRIEVERS.load(name) for name in RETRIEVERS.own_kinds()}
+    return {name: kind.model_validate({}) for name, kind in kinds.items() if not kind.required()}

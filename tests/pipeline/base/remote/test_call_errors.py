@@ -104,7 +104,7 @@ def answered(*script: tuple[int, Mapping[str, str], bytes], **changed: Any) -> t
         ((407, {}, error()), MissingPart, "rejected the key in TEST_KEY, status 407"),
         ((402, {}, error()), MissingPart, "answered 402, no credit"),
         ((429, {}, error(code="insufficient_quota")), MissingPart, "answered 429, no credit"),
-        ((404, {}, error()), MissingPart, r"answered 404: check judge\.model and base_url"),
+        ((404, {}, error()), MissingPart, r"answered 404: check judge\.base_url and the model"),
         ((405, {}, error()), DarklodeError, r"answered 405: check judge\.base_url"),
         (
             (307, {"location": "https://user:pw@elsewhere.example/v1/x?key=k"}, b""),

@@ -24,6 +24,10 @@ def test_servers_are_a_list_or_separated_by_commas() -> None:
         ({"base_url": "a/v1"}, "must be URLs"),
         ({"base_url": "http://ann:secret@a/v1"}, "must not contain a user name, password or query"),
         ({"token_limit": 9, "extra_body": {"max_tokens": None}}, "need a maximum reply length"),
+        (
+            {"spending_limit": 1, "prompt_price_per_million": 1, "extra_body": {"max_tokens": None}},
+            "need a maximum reply length",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_an_error(changed: dict[str, Any], message: str) -> None:

@@ -212,7 +212,7 @@ def test_one_failure_for_good_ends_the_others_trying(server: FakeOpenAI) -> None
         (400, DarklodeError, "lower max_tokens"),
         (401, MissingPart, "the key in TEST_KEY"),
         (403, MissingPart, "the key in TEST_KEY"),
-        (404, MissingPart, "model and base_url"),
+        (404, MissingPart, "base_url and the model or index"),
     ],
 )
 def test_a_refusal_fails_at_once_and_keeps_the_key_secret(

@@ -21,7 +21,7 @@ def batch(views: int = 3) -> ContrastiveBatch:
 
     every = torch.ones(views, N, dtype=torch.bool)
     return ContrastiveBatch(
-        drawn(N), drawn(views, N), drawn(views, N), every, every, torch.ones(N, N, dtype=torch.bool)
+        drawn(N), drawn(views, N), drawn(views, N), every, every, torch.ones(N), torch.ones(N, N, dtype=torch.bool)
     )
 
 
@@ -60,6 +60,18 @@ def test_it_is_the_papers() -> None:
     assert float(hard_margin(one, NESTED, MARGIN)) == pytest.approx(literal_hard(q, right, wrong), rel=1e-10)
 
 
+def test_the_weight_of_a_pair_multiplies_its_losses() -> None:
+    one = batch()
+    weights = torch.linspace(0.2, 1.8, N, dtype=torch.float64)
+    for loss in (
+        lambda of: contrastive(of, NESTED, TAU),
+        lambda of: hard_margin(of, NESTED, MARGIN),
+    ):
+        alone = [float(loss(replace(one, weight=torch.eye(N, dtype=torch.float64)[pair]))) for pair in range(N)]
+        assert sum(alone) == pytest.approx(float(loss(one)), rel=1e-10)
+        assert float(loss(replace(one, weight=weights))) == pytest.approx(float(weights @ torch.tensor(alone).double()))
+
+
 def test_a_view_that_is_not_there_is_no_term() -> None:
     one = batch(views=1)
     there = one.has_view.clone()
@@ -76,7 +88,7 @@ def test_a_view_that_is_not_there_is_no_term() -> None:
             expected += (q2d + d2q) / 2 / len(kept)
     assert float(contrastive(lacking, NESTED, TAU)) == pytest.approx(expected, rel=1e-10)
     five = ContrastiveBatch(*(part[..., kept, :] for part in (one.queries, one.positives, one.negatives)),
-                    there[:, kept], one.against[:, kept], one.allowed[:5, :5])  # fmt: skip
+                    there[:, kept], one.against[:, kept], one.weight[:5], one.allowed[:5, :5])  # fmt: skip
     assert float(hard_margin(lacking, NESTED, MARGIN)) == pytest.approx(
         float(hard_margin(five, NESTED, MARGIN)), rel=1e-12
     )

@@ -9,10 +9,10 @@ from darklode.schemas.tables import TABLES
 from helpers.runs import execute
 
 
-def rows(first: int, count: int, run: int = 0) -> pa.Table:
+def rows(first: int, count: int, run: int = 0, weight: float = 0.7) -> pa.Table:
     listed = [
         {"tenant": "t", "index": run, "query_id": f"q{n}", "query": f"q{n}", "positive_id": f"d{n}", "content": f"d{n}",
-         "key": f"k{n}", "answers": [f"k{n}"]}
+         "key": f"k{n}", "answers": [f"k{n}"], "weight": weight}
         for n in range(first, first + count)
     ]  # fmt: skip
     return pa.Table.from_pylist(listed, schema=TABLES["tower_triplets"].schema)
@@ -40,6 +40,15 @@ def test_a_pass_has_each_row_once_and_the_next_another_order(tmp_path: object) -
     assert sorted(first) == sorted(second) == sorted(f"q{n}" for n in range(60))
     assert first != second
     assert found == asked(TripletStream(tables, 10, 1), 12) != asked(TripletStream(tables, 10, 2), 12)
+
+
+def test_weights_are_relative_to_the_mean_of_the_table(tmp_path: object) -> None:
+    alike = TripletStream(streamed(f"{tmp_path}/alike", rows(0, 30), rows(30, 7)), 10, 1)
+    assert alike.relative_weights(alike.rows(alike.next().tolist())).tolist() == [1.0] * 10
+    stream = TripletStream(streamed(f"{tmp_path}/run", rows(0, 30, weight=0.4), rows(30, 10, weight=0.8)), 40, 1)
+    batch = stream.rows(stream.next().tolist())
+    expected = np.array([0.8 if int(query[1:]) >= 30 else 0.4 for query in batch["query_id"].to_pylist()]) / 0.5
+    np.testing.assert_allclose(stream.relative_weights(batch), expected, rtol=1e-6)
 
 
 def test_what_is_skipped_is_as_if_it_had_been_read(tmp_path: object) -> None:

@@ -28,6 +28,7 @@ def test_a_row_for_each_pair_with_its_views(both: Trained) -> None:
     rows = {str(row["query_id"]): row for row in read(both.out, "tower_triplets")}
     learned = [row for row in read(both.out, "adaptation_labels") if row["learned"]]
     assert sorted(rows) == sorted(str(row["query_id"]) for row in learned)
+    assert {query: row["weight"] for query, row in rows.items()} == {row["query_id"]: row["weight"] for row in learned}
     assert len(rows) == 39, "one train query is spelled as a test query is"
     assert (rows["train-002"]["title"], rows["train-001"]["negative_id"]) == (None, None)
     assert str(rows["train-004"]["content"]).startswith("a subject\n")

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.train.data.dataset import QuerySet, Task
@@ -37,14 +39,54 @@ def test_some_of_the_queries_are_numbered_anew_with_all_that_is_known_of_them() 
         labels=of([0, 1, 2], [1, 2, 3]),
         non_relevant=of([0, 1], [4, 0]),
         siblings=of([1, 2], [3, 4]),
+        pair_weight=np.array([0.2, 0.3, 0.4], np.float32),
     )
     some = whole.with_queries(np.array([2, 0]))
     assert (some.pair_query.tolist(), some.pair_position.tolist()) == ([1, 0], [1, 3])
+    assert some.pair_weight is not None
+    assert some.pair_weight.tolist() == np.array([0.2, 0.4], np.float32).tolist()
     assert some.labels.keys.tolist() == of([0, 1], [3, 1]).keys.tolist()
     assert some.non_relevant.keys.tolist() == of([1], [4]).keys.tolist()
     assert some.siblings is not None
     assert some.siblings.keys.tolist() == of([0], [4]).keys.tolist()
     assert replace(whole, siblings=None).with_queries(np.array([1])).siblings is None
+
+
+def weighted_task(query: list[int], weight: list[float] | None) -> Task:
+    pairs: Any = [None] * 3, np.array(query), np.arange(len(query)), [None] * 3
+    return Task(*pairs[0], pairs[1], pairs[2], *pairs[3], pair_weight=weight and np.array(weight, np.float32))
+
+
+def test_relative_weights_have_the_mean_1_over_what_training_draws() -> None:
+    task = weighted_task([0, 0, 1], [0.9, 0.3, 0.2])
+    per_query, per_pair = (task.relative_weights(one_per_query=one) for one in (True, False))
+    np.testing.assert_allclose(per_query, np.array([0.9, 0.3, 0.2]) / np.mean([0.6, 0.2]), rtol=1e-6)
+    np.testing.assert_allclose(per_pair, np.array([0.9, 0.3, 0.2]) / np.mean([0.9, 0.3, 0.2]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [None, *np.linspace(0.03, 1, 30).tolist()])
+@pytest.mark.parametrize("one_per_query", [True, False])
+def test_equal_weights_are_exactly_1(weight: float | None, one_per_query: bool) -> None:
+    query = [0, 0, 0, 1, 1, 2, 3, 3, 3, 3, 3]
+    task = weighted_task(query, None if weight is None else [weight] * len(query))
+    assert task.relative_weights(one_per_query=one_per_query).tolist() == [1.0] * len(query)
+
+
+def test_a_pair_has_the_weight_of_its_label(adapted: Adapted, tmp_path: Path) -> None:
+    frozen = adapted.base.open(adapted.out.tables())
+    tables = adapted.out.tables("adaptation_queries", "adaptation_labels")
+    rows = tables.read("adaptation_labels").to_pylist()
+    learned = [row for row in rows if row["learned"]]
+    for number, row in enumerate(learned):
+        row["weight"] = (number + 1) / len(learned)
+    run = Run(str(tmp_path))
+    put(run, "adaptation_queries", tables.read("adaptation_queries"))
+    put(run, "adaptation_labels", pa.Table.from_pylist(rows, schema=TABLES["adaptation_labels"].schema))
+    task = Task.from_tables(run.tables(), frozen, same_document=False)
+    expected = {row["query_id"]: row["weight"] for row in learned}
+    assert task.pair_weight is not None
+    ids = task.train.ids.take(pa.array(task.pair_query)).to_pylist()
+    assert dict(zip(ids, task.pair_weight.tolist(), strict=True)) == pytest.approx(expected)
 
 
 def test_groups_stay_aligned_with_the_queries_of_two_sets() -> None:

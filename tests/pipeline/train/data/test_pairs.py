@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
@@ -9,8 +11,9 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.tables import TABLES
 from helpers.adapted import SIDES, build_to_adapt
-from helpers.runs import execute, read
+from helpers.runs import execute, put, read
 
 from ..conftest import Adapted
 
@@ -46,6 +49,30 @@ def test_the_source_decides_what_is_learned_from(adapted: Adapted, tmp_path: Pat
         gathered(tmp_path / "none", adapted.source, sources=["click_one_hop"])
     kept = gathered(tmp_path / "some", adapted.source, sources=["pooled"])
     assert sum(bool(row["learned"]) for row in read(kept, "adaptation_labels")) == SIDES["train"] - 1
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.5])
+def test_a_training_positive_with_an_impossible_probability_is_an_error(tmp_path: Path, weight: float) -> None:
+    build = build_to_adapt(tmp_path / "build", {"train": 4, "validation": 2, "test": 2})
+    labels = read(build, "training_labels")
+    rows = [row | {"weight": weight if row["relevance"] else row["weight"]} for row in labels]
+    put(build, "training_labels", pa.Table.from_pylist(rows, schema=TABLES["training_labels"].schema))
+    with pytest.raises(ArtifactError, match=f"of query 'train-.*' has the probability {weight:g}; it must be above 0"):
+        gathered(tmp_path / "out", build, targets="weighted")
+    weights = {row["weight"] for row in read(gathered(tmp_path / "unweighted", build), "adaptation_labels")}
+    assert weights == {None, 1.0}
+
+
+def test_weighted_positives_have_their_probability_and_1_without_one(tmp_path: Path) -> None:
+    build = build_to_adapt(tmp_path / "build", {"train": 4, "validation": 2, "test": 2})
+    first = next(row for row in read(build, "training_labels") if row["relevance"])
+    rows = [row | {"weight": None if row == first else row["weight"]} for row in read(build, "training_labels")]
+    put(build, "training_labels", pa.Table.from_pylist(rows, schema=TABLES["training_labels"].schema))
+    labels = read(gathered(tmp_path / "out", build, targets="weighted"), "adaptation_labels")
+    weights = {row["query_id"]: row["weight"] for row in labels if row["learned"]}
+    assert weights.pop(first["query_id"]) == 1.0
+    assert set(weights.values()) == {np.float32(0.9)}
+    assert {row["weight"] for row in labels if not row["learned"]} == {None}
 
 
 def test_ids_of_two_runs_do_not_meet(adapted: Adapted, tmp_path: Path) -> None:

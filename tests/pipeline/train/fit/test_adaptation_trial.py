@@ -1,11 +1,13 @@
 """What happens around the steps: which candidates count, and when a trial stops."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from darklode.pipeline.base.types import Floats, Ints
+from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.data.labels import Labels, Probabilities
 from darklode.pipeline.train.data.nearest import nearest
 from darklode.pipeline.train.fit.adaptation_trial import AdaptationTrial, collapse_reason, vector_spread
@@ -120,20 +122,21 @@ class Circle:
 def trial_of(model: TurningQuery, anchor: Floats | None = None) -> AdaptationTrial:
     """The text at angle 0 is the positive; all others were judged as not relevant."""
     none, others = np.zeros(0, np.int64), np.arange(1, len(ANGLES))
-    task = SimpleNamespace(
-        frozen=Circle(),
-        train=SimpleNamespace(vectors=model.vectors(None), index=np.zeros(1, np.int32)),
-        validation=SimpleNamespace(ndcg=lambda *_: 0.5),
+    train: Any = SimpleNamespace(vectors=model.vectors(None), index=np.zeros(1, np.int32))
+    validation: Any = SimpleNamespace(ndcg=lambda *_: 0.5)
+    frozen: Any = Circle()
+    task = Task(
+        frozen=frozen,
+        train=train,
+        validation=validation,
         pair_query=np.zeros(1, np.int64),
         pair_position=np.zeros(1, np.int64),
         labels=Labels.from_pairs(np.zeros(1, np.int64), np.zeros(1, np.int64), len(ANGLES)),
         non_relevant=Labels.from_pairs(np.zeros(len(others), np.int64), others, len(ANGLES)),
         siblings=Labels.from_pairs(none, none, len(ANGLES)),
-        probabilities=None,
-        keep_last=False,
     )
-    settings = AdaptSettings(max_steps=12, refresh_steps=4, num_negatives=1, negatives_per_step=1, soft_targets=False)
-    return AdaptationTrial(task, settings, 0, model, lambda *_: None, anchor)  # type: ignore[arg-type]
+    settings = AdaptSettings(max_steps=12, refresh_steps=4, num_negatives=1, negatives_per_step=1)
+    return AdaptationTrial(task, settings, 0, model, lambda *_: None, anchor)
 
 
 def hard_negatives(trial: AdaptationTrial, model: TurningQuery) -> list[int]:

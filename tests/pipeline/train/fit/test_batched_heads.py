@@ -27,7 +27,15 @@ def task(adapted: Adapted) -> Task:
 
 def first(task: Task, pairs: int) -> Task:
     """The same with fewer pairs to learn from."""
-    return replace(task, pair_query=task.pair_query[:pairs], pair_position=task.pair_position[:pairs])
+    weight = None if task.pair_weight is None else task.pair_weight[:pairs]
+    return replace(
+        task, pair_query=task.pair_query[:pairs], pair_position=task.pair_position[:pairs], pair_weight=weight
+    )
+
+
+def weighted(task: Task) -> Task:
+    """The same with a different weight of each pair."""
+    return replace(task, pair_weight=np.linspace(0.2, 1, len(task.pair_query), dtype=np.float32))
 
 
 def test_training_twice_gives_the_same_bytes_and_another_seed_others(adapted: Adapted, task: Task) -> None:
@@ -59,18 +67,32 @@ def test_soft_targets_train_another_head_from_the_same_labels(task: Task, pairs:
     """The sample's judge says .9 of positives and .2 of negatives."""
     hard = QUICK.model_copy(update={"max_steps": 20, "positives_per_query": pairs})
     found = [
-        trained(task, hard.model_copy(update={"soft_targets": soft})).best_weights["0.weight"] for soft in (False, True)
+        trained(task, hard.model_copy(update={"targets": targets})).best_weights["0.weight"]
+        for targets in ("one_hot", "soft")
     ]
     assert not np.array_equal(*found)
     assert all(np.isfinite(one).all() for one in found)
+
+
+@pytest.mark.parametrize("pairs", ["one", "all"])
+def test_weights_train_another_head_and_equal_weights_the_same(task: Task, pairs: str) -> None:
+    settings = QUICK.model_copy(update={"max_steps": 20, "positives_per_query": pairs})
+    alike = replace(task, pair_weight=np.full(len(task.pair_query), 0.37, np.float32))
+    unweighted, same, other = (
+        trained(of_task, settings).best_weights["0.weight"].tobytes()
+        for of_task in (replace(task, pair_weight=None), alike, weighted(task))
+    )
+    assert unweighted == same != other
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "ffn"])
 def test_a_head_among_others_is_the_one_trained_alone(task: Task, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the byte, whatever the others are: another rate, another seed, fewer queries, a start of their own."""
-    settings = QUICK.model_copy(update={"method": method, "max_steps": 60, "soft_targets": method == "ffn"})
-    few, started = first(task, 9), Head(8, 3 if method == "ffn" else 1).weights()
+    settings = QUICK.model_copy(
+        update={"method": method, "max_steps": 60, "targets": "soft" if method == "ffn" else "weighted"}
+    )
+    few, started = first(weighted(task), 9), Head(8, 3 if method == "ffn" else 1).weights()
     started[-1][0][:] = 0.1
     trials = [
         StackedTrial(task, 3e-3, 1, lambda *_: None),

@@ -1,5 +1,7 @@
 """The loss against sentence-transformers' own, and against its formula."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,9 @@ from scipy.stats import entropy
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch.nn import functional
 
-from darklode.pipeline.train.fit.loss import divergence, info_nce, squared_shift
+from darklode.pipeline.train.fit.batches import Batch
+from darklode.pipeline.train.fit.loss import batch_loss, divergence, info_nce, squared_shift
+from darklode.schemas.adaptation import AdaptSettings
 
 
 def unit(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -52,3 +56,21 @@ def test_the_divergence_is_scipys_and_of_one_candidate_infonce() -> None:
     assert divergence(queries, candidates, one, allowed, 0.1).mean().item() == pytest.approx(
         hard.mean().item(), abs=1e-6
     )
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_weight_multiplies_the_loss_but_not_the_distance_to_the_anchor(soft: bool) -> None:
+    queries, base, texts = unit(4, 8), unit(4, 8, seed=1).numpy(), unit(6, 8, seed=2).numpy()
+    target = np.full((4, 6), 1 / 6, np.float32) if soft else None
+    batch = Batch(base, base, texts, np.ones((4, 6), bool), target)
+    weighted = replace(batch, weight=np.array([0.5, 1.0, 2.0, 0.25], np.float32))
+    free = AdaptSettings(l2_to_base=0)
+    held = AdaptSettings(l2_to_base=0.5)
+    unweighted, anchored = batch_loss(queries, batch, free), batch_loss(queries, batch, held)
+    torch.testing.assert_close(
+        batch_loss(queries, weighted, held), unweighted * torch.tensor([0.5, 1.0, 2.0, 0.25]) + (anchored - unweighted)
+    )
+    part = batch_loss(queries[2:], weighted, held, first=2)
+    torch.testing.assert_close(part, batch_loss(queries, weighted, held)[2:])
+    ones = replace(batch, weight=np.ones(4, np.float32))
+    assert torch.equal(batch_loss(queries, ones, held), anchored)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.train.release.card import card, format_headroom
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.release.card import card, format_headroom, licence
 from darklode.pipeline.train.release.folder import save
 from darklode.pipeline.train.release.headroom import detectable
 from helpers.adapted import model_in
@@ -52,3 +53,21 @@ def test_queries_of_too_few_clusters_decide_nothing(adapted: Adapted, tmp_path: 
             ". Too few clusters to decide: the 40 test queries are in 9 clusters, at least 10 are needed; label test "
             "queries of other clusters."
         )
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("---\nlicense: mit\n---\n# Model\n", "mit"),
+        ("---\nlanguage: en\n---\n", "unknown"),
+        ("# Model\n---\nlicense: mit\n---\n", "unknown"),
+        ("# Model\n", "unknown"),
+        ("", "unknown"),
+        ("---\nlicense: [\n---\n", "unknown"),
+    ],
+)
+def test_the_licence_is_that_of_the_front_matter_of_the_model(tmp_path: Path, page: str, expected: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "modules.json").write_text("[]")
+    (tmp_path / "README.md").write_text(page)
+    assert licence(SentenceTransformersSettings(model=str(tmp_path))) == expected

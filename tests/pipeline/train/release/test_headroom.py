@@ -1,8 +1,9 @@
 """What could be gained, told before training and without a look at the test queries' lists."""
 
+import pyarrow as pa
 import pytest
 
-from darklode.pipeline.train.release.headroom import detectable
+from darklode.pipeline.train.release.headroom import by_value, detectable
 from helpers.adapted import SIDES
 from helpers.runs import read
 
@@ -31,3 +32,16 @@ def test_the_queries_that_decide_are_counted(adapted: Adapted) -> None:
     assert facts["deciding"] == SIDES["test"] - 1, "one shares its positive with training"
     assert facts["detectable"] == detectable(SIDES["test"] - 1)
     assert {name: side["queries"] for name, side in facts["sides"].items()} == SIDES | {"train": SIDES["train"] - 1}
+
+
+def test_rankings_by_value_start_at_rank_one_in_every_query() -> None:
+    rows = pa.table(
+        {"query_id": ["b", "a", "a", "b", "a"], "text_id": list("xyzwv"), "score": [0.1, 0.5, 0.9, 0.1, 0.5]}
+    )
+    assert by_value(rows, "score").to_pylist() == [
+        {"query_id": "a", "rank": 1, "text_id": "z"},
+        {"query_id": "a", "rank": 2, "text_id": "v"},
+        {"query_id": "a", "rank": 3, "text_id": "y"},
+        {"query_id": "b", "rank": 1, "text_id": "w"},
+        {"query_id": "b", "rank": 2, "text_id": "x"},
+    ]

@@ -90,3 +90,10 @@ def test_an_adapter_learns_from_its_tenants_rows_alone(tmp_path: Path) -> None:
     assert mine == again
     assert theirs[0] != changed[0] != mine[0]
     assert theirs[1] != changed[1]
+
+
+def test_the_mean_shift_is_that_of_the_angles_and_zero_without_queries() -> None:
+    base = np.array([[1, 0], [0, 1]], np.float32)
+    assert mean_shift(base, base) == 0
+    assert mean_shift(base, base[::-1]) == 1
+    assert mean_shift(base[:0], base[:0]) == 0

@@ -19,6 +19,7 @@ def sample(run: Run, ids: list[tuple[str, str, str]], positions: list[int]) -> N
     columns = dict(zip(("tenant", "query_id", "chunk_id"), map(list, zip(*ids, strict=True)), strict=True))
     counts = {"pairs": [n] * n, "sampled": [n] * n, "weight": [1.0] * n, "stratum": ["s"] * n, "shared": [True] * n}
     put(run, "review_sample", TABLES["review_sample"].rows({**columns, **counts, "position": positions}))
+    put(run, "near_misses", TABLES["near_misses"].empty())
 
 
 def test_a_pair_has_what_a_page_shows(run: Run) -> None:
@@ -36,6 +37,19 @@ def test_a_pair_has_what_a_page_shows(run: Run) -> None:
         assert (pair.title, pair.heading, pair.url) == ("Keys", "Guide › Rotation", "https://example.org/keys")
         assert deck.rows[pair.name] == 6
         assert deck.shared.tolist() == [True, False, False] * 2 + [True]
+
+
+def test_near_misses_come_first_by_probability_and_are_for_one_reviewer(run: Run) -> None:
+    with opened(review_run(run.store.url, 20, uncertain={3: 0.4, 9: 0.7, 7: 0.6, 8: 0.0})) as deck:
+        pairs = [deck[row] for row in range(len(deck))]
+    assert (deck.near_misses, len(pairs), deck.queries) == (2, 18, 6)
+    assert [(pair.near_miss, pair.chunk_id, pair.query_number, pair.query_pairs) for pair in pairs[:3]] == [
+        (True, "doc4#9", 1, 1),
+        (True, "doc1#3", 2, 1),
+        (False, "doc0#0", 3, 4),
+    ]
+    assert not deck.shared[:2].any()
+    assert not {"doc4#9", "doc1#3"} & {pair.chunk_id for pair in pairs[2:]}
 
 
 def test_a_blind_deck_does_not_know_the_judge(run: Run) -> None:

@@ -173,3 +173,13 @@ def test_a_file_that_is_no_sheet_is_refused(
         import_sheet(tmp_path / "a.csv", deck, turns, "Ann", BINARY)
     with pytest.raises(InputError, match="cannot be read"):
         import_sheet(tmp_path / "gone.csv", deck, turns, "Ann", BINARY)
+
+
+def test_a_row_has_title_heading_and_text(run: Run, tmp_path: Path) -> None:
+    with opened(review_run(run.store.url, 2, titles={0: "Cables"}, texts={0: "Red ones."})) as deck:
+        rows = exported(tmp_path / "sheet.csv", deck, turns_of(run, deck))
+        pairs = {deck[number].chunk_id: deck[number] for number in range(2)}
+    for row in rows:
+        pair = pairs[row["chunk_id"]]
+        assert (row["title"], row["heading"]) == (pair.title or "", pair.heading or "")
+    assert {row["title"] for row in rows} >= {"Cables"}
