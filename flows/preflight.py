@@ -17,18 +17,17 @@ from typing import Any
 from darklode.flows import factories
 from darklode.flows.error_messages import messages
 from darklode.flows.executor import executor
-from darklode.flows.mining_history import history_of
+from darklode.flows.mining_history import are_documents_read, days_read, history_of
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.server import check_configured
 from darklode.flows.prefect.sharding import check_runner
-from darklode.flows.runs import folder_kind, output_run, read_run, read_settings
+from darklode.flows.runs import folder_kind, output_run, read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.store import explain_write_errors, s3_failure
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
-from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS
-from darklode.pipeline.ingest.files import list_files, source_fingerprint
+from darklode.pipeline.ingest.files import list_files
 from darklode.pipeline.ingest.input_check import (
     check_documents,
     check_judgments,
@@ -176,37 +175,13 @@ def mining_checks(
     return [
         lambda: _check_decisions(logs, out, settings, dates, decisions),
         lambda: check_log(
-            logs, settings.logs, settings.ingest, None if folder_kind(run) else dates, _days_read(run, settings)
+            logs, settings.logs, settings.ingest, None if folder_kind(run) else dates, days_read(run, settings)
         ),
-        lambda: [] if _are_documents_read(run, docs, settings) else check_documents(docs, settings.ingest),
+        lambda: [] if are_documents_read(run, docs, settings) else check_documents(docs, settings.ingest),
         lambda: _check_output(out, mined=True),
         lambda: _check_parts(out, settings, mining_parts(settings)),
         *_common_checks(out, settings),
     ]
-
-
-def _days_read(run: Run, settings: Settings) -> Mapping[str, Any]:
-    """Fingerprints of the log's partitions that a mined run has read with these settings; none if they changed."""
-    return history_of(run, settings).sources() if _has_same_readers(run, settings) else {}
-
-
-def _are_documents_read(run: Run, docs: str, settings: Settings) -> bool:
-    """Whether a mined run has read these files with these settings."""
-    if not _has_same_readers(run, settings):
-        return False
-    manifest = run.manifest(INGEST_DOCUMENTS)
-    return manifest is not None and source_fingerprint(docs) in manifest.inputs.values()
-
-
-def _has_same_readers(run: Run, settings: Settings) -> bool:
-    """Whether a mined run was last made with these settings for reading; false if its record is damaged."""
-    try:
-        if folder_kind(run) != "mined" or not run.manifests():
-            return False
-        recorded = read_settings(run)
-    except DarklodeError:  # the flow reports it
-        return False
-    return (recorded.logs, recorded.ingest) == (settings.logs, settings.ingest)
 
 
 def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:
