@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 from darklode.flows.executor import executor
 from darklode.flows.jobs.registry import job_of_kind
+from darklode.flows.prefect.progress import reporter
 from darklode.flows.report import write_report
 from darklode.flows.runs import read_inputs, read_settings, update_inputs
 from darklode.pipeline.base.artifacts import Manifest, Run, Step, call, key_of
@@ -29,6 +30,14 @@ def run_step(run: Run, step: Step, delays: Sequence[float] = RETRY_SECONDS) -> M
     manifest = run.manifest(step.stage)
     assert manifest is not None
     return manifest
+
+
+def report_leakage(run: Run) -> None:
+    """Report how much of the validation split is also in training, by measure."""
+    rows = run.tables("split_leakage").read("split_leakage").to_pylist()
+    shares = [f"{row['shared']:,} of {row['validation']:,} {row['measure']}" for row in rows if row["validation"]]
+    if shares:
+        reporter().say(f"of the validation split, training also has {'; '.join(shares)}")
 
 
 def finish(run: Run, *, report: bool = True) -> None:

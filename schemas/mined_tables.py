@@ -14,6 +14,7 @@ IMPRESSIONS = Table(
             column("event_id", pa.string(), "id from the source, or a hash of the row"),
             column("search_id", pa.string(), "id of the search: from the source, or made of session, query and time"),
             column("session_id", pa.string(), "session of the user", null=True),
+            column("user_id", pa.string(), "user", null=True),
             column("timestamp", pa.timestamp("us", tz="UTC"), "time of the impression"),
             QUERY_ID,
             column("query", pa.string(), "query as spelled: Unicode NFC, single spaces, personal data masked"),
@@ -66,14 +67,27 @@ CLICK_PRIOR = Table(
 
 CLICK_EVIDENCE = Table(
     "click_evidence",
-    ("tenant", "date", "query_id", "doc_id"),
-    "daily click counts of a query and a document, without bots",
+    ("tenant", "date", "query_id", "doc_id", "session_split"),
+    "daily click counts of a query and a document, by split of the sessions, without bots",
     pa.schema(
         [
             TENANT,
             column("date", pa.date32(), "day, UTC"),
             QUERY_ID,
             column("doc_id", pa.string(), "document shown or clicked"),
+            column(
+                "session_split",
+                pa.string(),
+                "split of the sessions counted, train or validation; null: searches without a session id, or "
+                "split.group_by has neither session nor user",
+                null=True,
+            ),
+            column(
+                "depth",
+                pa.float64(),
+                "highest position on that day relative to the lowest of its search, 0 to 1; null if unknown",
+                null=True,
+            ),
             column("exposures", pa.int64(), "searches that count as an exposure (see click.negatives)"),
             column("clicks", pa.int64(), "searches with a click on it"),
             column("satisfied", pa.int64(), "clicks with sufficient dwell time (click.min_dwell_seconds)"),
@@ -104,6 +118,24 @@ QUERY_SPELLINGS = Table(
             QUERY_ID,
             column("query", pa.string(), "spelling"),
             column("searches", pa.int64(), "searches with this spelling"),
+            column("session_split", pa.string(), "split of the query's first session on that day", null=True),
+        ]
+    ),
+)
+
+REFORMULATIONS = Table(
+    "reformulations",
+    ("tenant", "date", "query_id", "next_query_id", "session_split"),
+    "consecutive searches of a session for different queries, at most 30 minutes apart, by day, without bots",
+    pa.schema(
+        [
+            TENANT,
+            column("date", pa.date32(), "day, UTC"),
+            QUERY_ID,
+            column("next_query_id", pa.string(), "query searched next in the session"),
+            column("session_split", pa.string(), "split of the sessions, see click_evidence", null=True),
+            column("searches", pa.int64(), "number of such steps"),
+            column("shares_click", pa.bool_(), "true if a document was clicked for both queries on that day"),
         ]
     ),
 )
@@ -119,6 +151,7 @@ LOG_QUERIES = Table(
             column("text", pa.string(), "most frequent spelling on that day; ties: first by bytes"),
             column("normal_form", pa.string(), "normal form of its spellings; query_id is its hash"),
             column("date", pa.date32(), "day of the first search"),
+            column("session_split", pa.string(), "split of the session that searched it first", null=True),
         ]
     ),
 )
@@ -198,14 +231,22 @@ ASSOCIATIONS = Table(
             TENANT,
             QUERY_ID,
             column("associated_query_id", pa.string(), "query that the evidence comes from"),
-            column("kind", pa.string(), "click (directed) or relevance (mutual)"),
+            column(
+                "kind",
+                pa.string(),
+                "click (directed), relevance (mutual) or session (mutual: consecutive queries of a session, which lend "
+                "each other clicks)",
+            ),
             column("terms", STRINGS, "matched terms, most important first"),
             column(
                 "score",
                 pa.float32(),
-                "minimum importance of a matched term in the associated query; relevance: minimum of both directions",
+                "minimum importance of a matched term in the associated query; relevance: minimum of both directions; "
+                "session: maximum of the minima of both directions, 0 without a matched term",
             ),
-            column("date", pa.date32(), "first search of the later of the two queries"),
+            column(
+                "date", pa.date32(), "first search of the later of the two queries; session: of the first reformulation"
+            ),
         ]
     ),
 )
@@ -337,6 +378,7 @@ MINED_TABLES = (
     CLICK_PRIOR,
     CLICK_EVIDENCE,
     QUERY_SPELLINGS,
+    REFORMULATIONS,
     LOG_QUERIES,
     QUERY_CLUSTERS,
     QUERY_KEYS,

@@ -17,6 +17,7 @@ class LogColumns(ColumnNames):
     event_id: str | None = Field(None, description="event_id, else a hash of the row")
     search_id: str | None = Field(None, description="search_id, else session, query and time")
     session_id: str | None = Field(None, description="session_id")
+    user_id: str | None = Field(None, description="user_id, client_id")
     timestamp: str | None = Field(None, description="timestamp")
     query: str | None = Field(None, description="query, user_query, text")
     doc_id: str | None = Field(None, description="doc_id, object_id, document_id")
@@ -83,12 +84,13 @@ class ClickSettings(Section):
         1.0, gt=0, description="coec, pbm: minimum ratio of clicks to expected clicks of a positive."
     )
     confidence: float = Field(
-        0.8, gt=0, lt=1, description="coec, pbm: minimum probability that the true ratio is at least min_click_ratio."
+        0.7, gt=0, lt=1, description="coec, pbm: minimum probability that the true ratio is at least min_click_ratio."
     )
-    negatives: Literal["exposed", "skipped"] = Field(
-        "exposed",
-        description="Candidates for hard negatives. exposed: any shown document without a click. skipped: only those "
-        "above the lowest click of their search (skip-above).",
+    negatives: Literal["lower_half", "exposed", "skipped"] = Field(
+        "lower_half",
+        description="Candidates for hard negatives. exposed: any shown document without a click. lower_half: the same, "
+        "but documents in the upper half of the result list only if there is no other. skipped: only those above the "
+        "lowest click of their search (skip-above).",
     )
     negative_window: Literal["day", "period"] = Field(
         "day",
@@ -155,7 +157,9 @@ class AssociateSettings(Section):
     rule: Literal["paper", "guarded"] = Field(
         "guarded",
         description="paper: Algorithm 1. guarded: a click association by 2 terms only if these make up half of the "
-        "query's importance, else by 3; and the lender must have more than one strong term.",
+        "query's importance, else by 3; and the lender must have more than one strong term. Consecutive queries of a "
+        "session with a common term or clicked document are associated, too. A clicked document is lent only if it was "
+        "in the upper half of the borrower's results, or if two queries lend it.",
     )
     th_click: Share = Field(
         0.5, description="Click association: each of the query's 2 best terms must score above this in the lender."

@@ -178,10 +178,11 @@ class CacheSettings(Section):
 class SplitSettings(Section):
     """Train, validation and test splits of the queries."""
 
-    group_by: Literal["cluster", "cluster_and_positives"] = Field(
-        "cluster",
-        description="cluster: near-duplicate queries share a split. cluster_and_positives: also drop training triplets "
-        "whose positive is one of a held-out query.",
+    group_by: tuple[Literal["session", "user", "positive"], ...] = Field(
+        ("session",),
+        description="What no two splits share, besides near-duplicate queries. session, user: a query belongs to the "
+        "split of the session (or user) that searched it first, and only sessions of that split are evidence for it "
+        "(`mine`). positive: drop training triplets whose positive is one of a held-out query. []: neither.",
     )
     test_share: Share = Field(0.25, description="Share of the queries in the test split (DevRev-Search: 92 of 383).")
     validation_share: Share = Field(

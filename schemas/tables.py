@@ -230,6 +230,25 @@ HELD_OUT = Table(
     ),
 )
 
+SPLIT_LEAKAGE = Table(
+    "split_leakage",
+    ("measure",),
+    "what training and validation triplets share",
+    pa.schema(
+        [
+            column(
+                "measure",
+                pa.string(),
+                "queries; reworded queries (the same words in any order); positives (ids); in a log also sessions and "
+                "users whose clicks support triplets, in the last 28 days, and sessions by all of their searches",
+            ),
+            column("train", pa.int64(), "number in the training split"),
+            column("validation", pa.int64(), "number in the validation split"),
+            column("shared", pa.int64(), "number in both splits"),
+        ]
+    ),
+)
+
 FUNNEL = Table(
     "funnel",
     ("position", "reason"),
@@ -267,6 +286,7 @@ TABLES: dict[str, Table] = {
         *MINED_TABLES,
         *TRIPLETS.with_patch(),
         HELD_OUT,
+        SPLIT_LEAKAGE,
         FUNNEL,
         AUDIT_RETRIEVERS,
         AUDIT_OVERLAP,

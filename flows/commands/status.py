@@ -39,10 +39,22 @@ def status(
         opened_run = Run(run)
         answer.fact("run", opened_run.store.url)
         answer.rows("stages", stage_rows(opened_run), STAGE_COLUMNS, opened_run.store.url)
+        _show_leakage(opened_run, answer)
         _show_days(opened_run, answer)
         _show_label_sets(opened_run, answer)
         _show_missing_probabilities(opened_run, answer)
         _show_history(opened_run, answer)
+
+
+def _show_leakage(run: Run, answer: Answer) -> None:
+    """Show what training and validation share."""
+    if "split_leakage" not in run.parts():
+        return
+    try:
+        leakage = statistics.leakage(run.tables("split_leakage"))
+    except ArtifactError:  # the stage's row reports the problem
+        return
+    answer.table("leakage", leakage, "Shared by training and validation", nothing="")
 
 
 def _show_label_sets(run: Run, answer: Answer) -> None:

@@ -12,7 +12,7 @@ from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.preflight import build_checks, check_flow
 from darklode.flows.runs import benchmark_preset, output_run, write_run
-from darklode.flows.stage_runner import finish, run_step
+from darklode.flows.stage_runner import finish, report_leakage, run_step
 from darklode.pipeline.base.artifacts import Output, Run, StageCall, Step, Tables, call
 from darklode.pipeline.base.card import document
 from darklode.pipeline.base.sharding import Spread, here
@@ -81,6 +81,7 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
                 show_estimate(run, resolved)
                 return
             run_step(run, step)
+        report_leakage(run)
         finish(run)
 
 
@@ -95,7 +96,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here, qr
             call(
                 triplets,
                 settings.triplets,
-                apart=settings.split.group_by == "cluster_and_positives",
+                apart="positive" in settings.split.group_by,
                 is_judged=settings.judge.kind != NO_JUDGE,
                 spread=spread,
             ),

@@ -23,7 +23,7 @@ from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.preflight import check_flow, mining_checks
 from darklode.flows.runs import output_run, write_run
-from darklode.flows.stage_runner import finish, run_step
+from darklode.flows.stage_runner import finish, report_leakage, run_step
 from darklode.pipeline.base.artifacts import Output, Run, StageCall, Step, Tables, call, key_of
 from darklode.pipeline.base.errors import HeldBack
 from darklode.pipeline.base.kinds import as_kind
@@ -35,20 +35,22 @@ from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.mine.admission.daily_statistics import DAY_FIGURES_STAGE, day_figures
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, admit_days
-from darklode.pipeline.mine.association.stage import ASSOCIATE, associate
+from darklode.pipeline.mine.association.stage import ASSOCIATE, SESSION_TABLES, associate
 from darklode.pipeline.mine.click_model import CLICK_MODEL_STAGE, click_model
 from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
 from darklode.pipeline.mine.history import EarlierRun, History
+from darklode.pipeline.mine.multi_hop import LendingRules
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
 from darklode.pipeline.mine.relevance.stage import RELEVANCE, relevance
 from darklode.pipeline.mine.relevance.verification import VERIFY, verify
+from darklode.pipeline.mine.session_split import SessionSplit, session_split
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
 from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.pipeline.mine.term_weighting.log import FIT_TERM_WEIGHTS, fit_term_weights
 from darklode.pipeline.mine.term_weighting.port import WEIGHT_TERMS, TermWeighterFactory, weight_terms
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
-from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
+from darklode.pipeline.triplets.held_out import HELD_OUT_OF_LOG, held_out
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
 from darklode.pipeline.triplets.test_set import TEST_SET, test_set
 from darklode.schemas.mining import AssociateSettings, MiningSettings
@@ -120,6 +122,7 @@ def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
         for step in night[n_read:]:
             if step.enabled:
                 run_step(run, step)
+        report_leakage(run)
         finish(run, report=report)
         report_held_days(run)
 
@@ -148,7 +151,7 @@ def steps(
         *_ingest_steps(logs, docs, settings, history, dates, spread),
         *_evidence_steps(settings, history, spread),
         *_association_steps(settings, history, spread),
-        *_triplet_steps(settings),
+        *_triplet_steps(settings, history),
     ]
 
 
@@ -204,7 +207,13 @@ def _evidence_steps(settings: Settings, history: History, spread: Spread) -> lis
         ),
         Step(
             EVIDENCE,
-            call(evidence, settings.click.only("model", "negatives", "min_dwell_seconds"), bots, spread),
+            call(
+                evidence,
+                settings.click.only("model", "negatives", "min_dwell_seconds"),
+                bots,
+                sessions=_sessions(settings),
+                spread=spread,
+            ),
             lambda: {"the admitted days": key_of(history.admitted_days())},
             untracked=("spread",),
         ),
@@ -244,7 +253,9 @@ def _association_steps(settings: Settings, history: History, spread: Spread) -> 
             untracked=("factory", "spread"),
         ),
         Step(
-            ASSOCIATE, call(associate, settings.associate.but("max_lenders_per_query"), spread), untracked=("spread",)
+            ASSOCIATE.reading(*SESSION_TABLES) if settings.associate.rule == "guarded" else ASSOCIATE,
+            call(associate, settings.associate.but("max_lenders_per_query"), spread),
+            untracked=("spread",),
         ),
         Step(
             RELEVANCE,
@@ -260,7 +271,7 @@ def _association_steps(settings: Settings, history: History, spread: Spread) -> 
             lambda: call(
                 _pairs,
                 _one_hop(settings),
-                settings.associate.only("max_lenders_per_query"),
+                settings.associate.only("max_lenders_per_query", "rule"),
                 mining.only("merge"),
                 history.earlier_run(),
                 spread,
@@ -270,11 +281,11 @@ def _association_steps(settings: Settings, history: History, spread: Spread) -> 
     ]
 
 
-def _triplet_steps(settings: Settings) -> list[Step]:
+def _triplet_steps(settings: Settings, history: History) -> list[Step]:
     """Verification by the judge, triplets and test set."""
     seed, mining = settings.seed, settings.mining
     verifies, judges = factories.verifies(settings), Judges.from_settings(settings)
-    apart = settings.split.group_by == "cluster_and_positives"
+    apart = "positive" in settings.split.group_by
     return [
         Step(
             VERIFY,
@@ -295,18 +306,31 @@ def _triplet_steps(settings: Settings) -> list[Step]:
             TEST_SET,
             call(
                 test_set,
-                replace(_one_hop(settings), before=NO_TEST_DAY),
+                replace(_one_hop(settings), before=NO_TEST_DAY, by_session=False),
                 mining.only("test_from", "test_pool_size", "test_multi_hop"),
                 apart=apart,
-                lenders=settings.associate.max_lenders_per_query,
+                lending=settings.associate.only("max_lenders_per_query", "rule"),
             ),
         ),
-        Step(HELD_OUT.reading(*TEST_SET.writes[:1]), call(held_out)),
+        Step(
+            HELD_OUT_OF_LOG,
+            call(held_out, sessions=_sessions(settings)),
+            lambda: {"the admitted days": key_of(history.admitted_days())},
+        ),
     ]
 
 
+def _sessions(settings: Settings) -> SessionSplit | None:
+    return session_split(settings.split.group_by, settings.split.validation_share, settings.seed)
+
+
 def _one_hop(settings: Settings) -> OneHop:
-    return OneHop(settings.click, before=str(settings.mining.test_from or NO_TEST_DAY), seed=settings.seed)
+    return OneHop(
+        settings.click,
+        before=str(settings.mining.test_from or NO_TEST_DAY),
+        seed=settings.seed,
+        by_session=_sessions(settings) is not None,
+    )
 
 
 def _contradiction_tables(settings: Settings) -> tuple[str, ...]:
@@ -331,8 +355,7 @@ def _pairs(  # noqa: PLR0913, PLR0917 (each is part of the fingerprint, except t
         tables,
         output,
         hop,
-        mining,
-        max_associations=lending.max_lenders_per_query,
+        LendingRules(lending.max_lenders_per_query, mining.merge, lending.rule == "guarded"),
         contains=past.contains,
         spread=spread,
     )

@@ -34,6 +34,7 @@ STAGED_SCHEMA = pa.schema(
         ("event_id", pa.string()),
         ("search_id", pa.string()),
         ("session_id", pa.string()),
+        ("user_id", pa.string()),
         ("day", pa.int32()),
         ("time", pa.int64()),
         ("query", pa.string()),
@@ -61,7 +62,7 @@ SELECT * EXCLUDE (day, normal_form) REPLACE (coalesce(event_id,
 ) AS event_id)
 FROM with_search_ids
 ORDER BY day, tenant, time, search_id, position NULLS FIRST, doc_id, event_id,
-    clicked, dwell_seconds NULLS FIRST, session_id NULLS FIRST, variant NULLS FIRST, query
+    clicked, dwell_seconds NULLS FIRST, session_id NULLS FIRST, user_id NULLS FIRST, variant NULLS FIRST, query
 """
 
 
@@ -311,7 +312,8 @@ def _parse_values(block: RowBlock, rules: LogRules) -> tuple[dict[str, pa.Array]
         first_day, last_day = rules.days
         is_outside = pc.or_(pc.less(days, first_day), pc.greater(days, last_day))
         faults.append(("outside its partition's days", mask(is_outside)))
-    ids = {role: blank_to_null(columns[role]) for role in ("event_id", "search_id", "session_id", "doc_id", "variant")}
+    id_roles = ("event_id", "search_id", "session_id", "user_id", "doc_id", "variant")
+    ids = {role: blank_to_null(columns[role]) for role in id_roles}
     typed = {"day": days, "time": times.cast(pa.int64()), "position": positions, "clicked": clicks}
     query = spellings(columns["query"], masking=rules.settings.mask_personal_data)
     query_columns = {"tenant": columns["tenant"], "query": query, "normal_form": normal_form(query)}

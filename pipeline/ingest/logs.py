@@ -295,7 +295,7 @@ class LogReader:
             self.days.setdefault(day, []).append(number)
 
 
-INGEST_LOGS = Stage("ingest_logs", 5, (), ("impressions",))
+INGEST_LOGS = Stage("ingest_logs", 6, (), ("impressions",))
 
 
 def ingest_logs(

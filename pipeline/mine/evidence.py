@@ -20,28 +20,33 @@ from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.mine.admission.admitted_log import AdmittedRows
 from darklode.pipeline.mine.days import chain_fingerprints, digests
+from darklode.pipeline.mine.session_split import NO_SESSION_SPLIT_SQL, SessionSplit
 from darklode.schemas.mining import ClickSettings, LogSettings
 from darklode.schemas.tables import TABLES
 
 EVIDENCE = Stage(
     "click_evidence",
-    4,
+    5,
     ("click_model",),
-    ("click_evidence", "query_spellings"),
+    ("click_evidence", "query_spellings", "reformulations"),
     consults=("impressions", "log_days"),
 )
 
 # Positions unknown to the click model use the nearest known one above; rows without a position count as position 1.
-# With negatives `skipped`, a document counts as examined only if it or a lower one was clicked.
+# With negatives `skipped`, a document counts as examined only if it or a lower one was clicked. Python fills in
+# `{session_split}`, the split of the row's session.
 DAILY_EVIDENCE_SQL = """
-    WITH lowest_clicks AS (
-        SELECT tenant, search_id, max(position) AS lowest FROM {people} WHERE clicked GROUP BY tenant, search_id
+    WITH searches AS (
+        SELECT tenant, search_id, max(position) FILTER (clicked) AS lowest_click, max(position) AS lowest
+        FROM {people} GROUP BY tenant, search_id
     ), exposures AS (
-        SELECT p.*, NOT $skipped OR p.clicked OR coalesce(p.position < c.lowest, false) AS exposed,
-               coalesce(p.position, 1) AS model_position
-        FROM {people} p LEFT JOIN lowest_clicks c USING (tenant, search_id)
+        SELECT p.*, NOT $skipped OR p.clicked OR coalesce(p.position < s.lowest_click, false) AS exposed,
+               p.position / s.lowest AS depth,
+               coalesce(p.position, 1) AS model_position, {session_split} AS session_split
+        FROM {people} p JOIN searches s USING (tenant, search_id)
     )
     SELECT p.tenant, CAST($day AS DATE) AS date, query_id, doc_id,
+           session_split, min(depth) AS depth,
            count(*) FILTER (exposed) AS exposures,
            count(*) FILTER (clicked) AS clicks,
            count(*) FILTER (clicked AND coalesce(dwell_seconds >= $dwell, true)) AS satisfied,
@@ -51,19 +56,53 @@ DAILY_EVIDENCE_SQL = """
                 FILTER (exposed) AS DOUBLE) AS examinations
     FROM exposures p
     ASOF LEFT JOIN click_model m ON p.tenant = m.tenant AND p.model_position >= m.position
-    GROUP BY p.tenant, query_id, doc_id ORDER BY p.tenant, query_id, doc_id
+    GROUP BY p.tenant, query_id, doc_id, session_split
+    ORDER BY p.tenant, query_id, doc_id, session_split NULLS FIRST
 """
 
 DAILY_SPELLINGS_SQL = """
-    SELECT tenant, CAST($day AS DATE) AS date, query_id, query, count(DISTINCT search_id) AS searches
-    FROM {impressions} ANTI JOIN {bots} USING (tenant, session_id)
-    GROUP BY tenant, query_id, query ORDER BY tenant, query_id, query
+    WITH first_sessions AS (
+        SELECT tenant, query_id, arg_min({session}, {{'time': time, 'search': search_id}}) AS session
+        FROM {people} GROUP BY tenant, query_id
+    ), spellings AS (
+        SELECT tenant, query_id, query, count(DISTINCT search_id) AS searches
+        FROM {impressions} ANTI JOIN {bots} USING (tenant, session_id) GROUP BY tenant, query_id, query
+    )
+    SELECT tenant, CAST($day AS DATE) AS date, query_id, query, searches, {session_split} AS session_split
+    FROM spellings JOIN first_sessions USING (tenant, query_id) ORDER BY tenant, query_id, query
 """
 
+# A reformulation: a search and the next one of its session, for another query, within $max_pause_minutes.
+DAILY_REFORMULATIONS_SQL = """
+    WITH searches AS (
+        SELECT tenant, session_id, search_id, query_id, min(time) AS time, min({session_split}) AS session_split
+        FROM {people} WHERE session_id IS NOT NULL GROUP BY tenant, session_id, search_id, query_id
+    ), steps AS (
+        SELECT tenant, query_id, session_split, lead(query_id) OVER steps AS next_query_id,
+               date_diff('second', time, lead(time) OVER steps) <= $max_pause_minutes * 60 AS is_soon
+        FROM searches WINDOW steps AS (PARTITION BY tenant, session_id ORDER BY time, search_id, query_id)
+    ), clicked AS (
+        SELECT DISTINCT tenant, query_id, doc_id FROM {people} WHERE clicked
+    ), reformulations AS (
+        SELECT tenant, query_id, next_query_id, session_split, count(*) AS searches
+        FROM steps WHERE is_soon AND query_id <> next_query_id GROUP BY ALL
+    )
+    SELECT tenant, CAST($day AS DATE) AS date, query_id, next_query_id, session_split, searches,
+           EXISTS (
+               FROM clicked a JOIN clicked b USING (tenant, doc_id)
+               WHERE tenant = r.tenant AND a.query_id = r.query_id AND b.query_id = r.next_query_id
+           ) AS shares_click
+    FROM reformulations r ORDER BY tenant, query_id, next_query_id, session_split NULLS FIRST
+"""
+MAX_PAUSE_MINUTES = 30
+"""Maximum time between a search and its reformulation: the usual limit of a session (Jansen and others, 2007)."""
+
 # Rows of the earlier evidence of a day that its present evidence lacks.
-COUNT_LOST_EVIDENCE_SQL = (
-    "SELECT count(*) FROM click_evidence ANTI JOIN present_evidence USING (tenant, query_id, doc_id)"
-)
+COUNT_LOST_EVIDENCE_SQL = """
+    SELECT count(*) FROM click_evidence e ANTI JOIN present_evidence p
+    ON e.tenant = p.tenant AND e.query_id = p.query_id AND e.doc_id = p.doc_id
+       AND coalesce(e.session_split, '') = coalesce(p.session_split, '')
+"""
 
 
 @dataclass(frozen=True)
@@ -75,6 +114,7 @@ class LogDay:
         day: ISO date.
         click: what counts as exposed and as satisfied.
         logs: the bot rules.
+        sessions: assignment of sessions to splits; None: sessions are not assigned.
         folder: where the shard's result is saved, so that an interrupted run can resume.
     """
 
@@ -82,6 +122,7 @@ class LogDay:
     day: str
     click: ClickSettings
     logs: LogSettings
+    sessions: SessionSplit | None
     folder: str
 
     @property
@@ -89,14 +130,23 @@ class LogDay:
         return f"click_evidence {self.day}"
 
 
-def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSettings, spread: Spread = here) -> None:
+def evidence(
+    tables: Tables,
+    output: Output,
+    click: ClickSettings,
+    logs: LogSettings,
+    *,
+    sessions: SessionSplit | None = None,
+    spread: Spread = here,
+) -> None:
     """Sum each admitted day by query and document, and by spelling; unchanged days are not read again.
 
     Args:
         tables: tables that contain `impressions`, `click_model` and, after admission, `log_days`.
-        output: receives `click_evidence` and `query_spellings`, and the fact `contains`.
+        output: receives `click_evidence`, `query_spellings` and `reformulations`, and the fact `contains`.
         click: what counts as exposed and as satisfied.
         logs: the bot rules.
+        sessions: assignment of sessions to splits, by which the counts are divided; None: they are not divided.
         spread: runs the shards, one per day.
 
     Source: ScalingNote, 4.1 (clicked documents; documents exposed but not clicked).
@@ -110,7 +160,7 @@ def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSett
     }
     folder = f"progress/{EVIDENCE.name}"
     shards = {
-        day: LogDay(log.only_day(day), day, click, logs, f"{folder}/{output.unit_key(day, fingerprint)}")
+        day: LogDay(log.only_day(day), day, click, logs, sessions, f"{folder}/{output.unit_key(day, fingerprint)}")
         for day, fingerprint in day_fingerprints.items()
     }
     missing_days = [day for day, fingerprint in day_fingerprints.items() if not output.is_recorded(day, fingerprint)]
@@ -146,8 +196,8 @@ def summarize_day(shard: LogDay) -> Pieces:
     """Summarize a day of the log.
 
     Yields:
-        Rows of `click_evidence`, rows of `query_spellings`, one table of the rejected bots, and one table with the
-            counts as JSON, in this order: `_write_day` tells them apart by their columns.
+        Rows of `click_evidence`, of `query_spellings` and of `reformulations`, one table of the rejected bots, and one
+            table with the counts as JSON, in this order: `_write_day` tells them apart by their columns.
     """
     log, day = shard.log, shard.day
     with log.tables.connect() as connection:
@@ -155,9 +205,18 @@ def summarize_day(shard: LogDay) -> Pieces:
         exposures = Exposures.from_impressions(connection, impressions, shard.logs)
         bots = exposures.bot_rows(connection)
         parameters = {"day": day, "skipped": shard.click.negatives == "skipped", "dwell": shard.click.min_dwell_seconds}
-        yield from pieces(connection, DAILY_EVIDENCE_SQL.format(people=exposures.people), parameters, TABLE_GROUP_ROWS)
-        spellings_sql = DAILY_SPELLINGS_SQL.format(impressions=impressions, bots=exposures.bots)
+        sessions = shard.sessions
+        names = {"people": exposures.people, "impressions": impressions, "bots": exposures.bots}
+        split_of_row = sessions.split_sql(f"({sessions.id_sql})") if sessions else NO_SESSION_SPLIT_SQL
+        evidence_sql = DAILY_EVIDENCE_SQL.format(**names, session_split=split_of_row)
+        yield from pieces(connection, evidence_sql, parameters, TABLE_GROUP_ROWS)
+        split_of_first = sessions.split_sql("session") if sessions else NO_SESSION_SPLIT_SQL
+        session_of_row = sessions.id_sql if sessions else NO_SESSION_SPLIT_SQL
+        spellings_sql = DAILY_SPELLINGS_SQL.format(**names, session=session_of_row, session_split=split_of_first)
         yield from pieces(connection, spellings_sql, {"day": day}, TABLE_GROUP_ROWS)
+        reformulations_sql = DAILY_REFORMULATIONS_SQL.format(**names, session_split=split_of_row)
+        pause = {"day": day, "max_pause_minutes": MAX_PAUSE_MINUTES}
+        yield from pieces(connection, reformulations_sql, pause, TABLE_GROUP_ROWS)
         messages = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
         yield bots.drop_columns(["rows"]).append_column("payload", pa.array(messages, pa.string()))
         yield pa.table({"counts": [json.dumps(_counts(connection, impressions, exposures, bots))]})
@@ -165,7 +224,7 @@ def summarize_day(shard: LogDay) -> Pieces:
 
 def _write_day(output: Output, day_pieces: Pieces) -> dict[str, object]:
     """Write the result of `summarize_day`; returns the day's counts."""
-    output_tables = TABLES["click_evidence"], TABLES["query_spellings"]
+    output_tables = [TABLES[name] for name in EVIDENCE.writes]
     pieces_of_day = iter(day_pieces)
     piece = next(pieces_of_day)
     for table in output_tables:
@@ -210,7 +269,8 @@ MIN_BOT_EXPOSURES = 50
 
 SEARCH_DOCUMENTS_SQL = """
     SELECT tenant, search_id, query_id, doc_id, min(position) AS position, bool_or(clicked) AS clicked,
-           max(dwell_seconds) AS dwell_seconds, min(session_id) AS session_id, min(timestamp) AS time
+           max(dwell_seconds) AS dwell_seconds, min(session_id) AS session_id, min(user_id) AS user_id,
+           min(timestamp) AS time
     FROM {impressions} GROUP BY tenant, search_id, query_id, doc_id
 """
 
@@ -245,7 +305,7 @@ class Exposures:
 
     Attributes:
         shown: exposures, also of bots: tenant, search_id, query_id, doc_id, position, clicked, dwell_seconds,
-            session_id, time.
+            session_id, user_id, time.
         bots: sessions of bots: tenant, session_id, reason.
     """
 
@@ -280,7 +340,7 @@ class Exposures:
         drop(connection, self.shown, self.bots)
 
 
-LOG_QUERIES_STAGE = Stage("log_queries", 2, ("query_spellings",), ("log_queries",))
+LOG_QUERIES_STAGE = Stage("log_queries", 3, ("query_spellings",), ("log_queries",))
 
 FIRST_DAYS_SQL = """
     CREATE TEMP TABLE first_days AS
@@ -289,7 +349,8 @@ FIRST_DAYS_SQL = """
 """
 
 NEW_QUERIES_OF_A_DAY_SQL = """
-    SELECT tenant, query_id, first(query ORDER BY searches DESC, query) AS text, date
+    SELECT tenant, query_id, first(query ORDER BY searches DESC, query) AS text, date,
+           any_value(session_split) AS session_split
     FROM query_spellings SEMI JOIN first_days USING (tenant, query_id, date) WHERE date = CAST($day AS DATE)
     GROUP BY tenant, query_id, date ORDER BY tenant, query_id
 """

@@ -16,16 +16,27 @@ from darklode.schemas.mining import ClickSettings
 
 # $before is the first day of the test period. `hash`, of seed and row, serves as a random number that is the same on
 # every machine. Sums of decimals do not depend on the order of summation.
+# Only evidence of sessions of the query's own split counts (`counts`), but any click rules a negative out.
 CLICK_TOTALS_SQL = """
-    SELECT tenant, query_id, doc_id, sum(exposures) AS exposures, sum(clicks) AS clicks, sum(satisfied) AS satisfied,
-           CAST(sum(CAST(expected AS DECIMAL(18, 9))) AS DOUBLE) AS expected,
-           CAST(sum(CAST(examinations AS DECIMAL(18, 9))) AS DOUBLE) AS examinations,
-           min(date) AS shown_on, min(date) FILTER (satisfied > 0) AS date,
+    SELECT tenant, query_id, doc_id, sum(exposures) FILTER (counts) AS exposures, sum(clicks) AS clicks,
+           coalesce(sum(satisfied) FILTER (counts), 0) AS satisfied,
+           CAST(sum(CAST(expected AS DECIMAL(18, 9))) FILTER (counts) AS DOUBLE) AS expected,
+           CAST(sum(CAST(examinations AS DECIMAL(18, 9))) FILTER (counts) AS DOUBLE) AS examinations,
+           min(date) FILTER (counts) AS shown_on, min(date) FILTER (counts AND satisfied > 0) AS date,
+           arg_min(depth, {{'date': date, 'depth': depth}}) FILTER (counts) > 0.5 AS is_low,
+           min(date) FILTER (counts AND depth <= 0.5) AS shown_high_on,
            md5_number_lower(concat_ws(chr(0), $seed, tenant, query_id, doc_id)) AS hash
-    FROM click_evidence SEMI JOIN {queries} USING (tenant, query_id)
-    WHERE date < CAST($before AS DATE)
+    FROM {evidence} WHERE date < CAST($before AS DATE)
     GROUP BY tenant, query_id, doc_id
 """
+
+# Evidence of the queries, and whether it counts.
+ALL_EVIDENCE_SQL = "(SELECT *, true AS counts FROM click_evidence SEMI JOIN {queries} USING (tenant, query_id))"
+EVIDENCE_OF_SPLIT_SQL = """(
+    SELECT e.*, e.session_split IS NULL OR e.session_split = c.split AS counts
+    FROM (FROM click_evidence SEMI JOIN {queries} USING (tenant, query_id)) e
+    JOIN query_clusters c USING (tenant, query_id)
+)"""
 
 # Lower confidence bound of clicks ÷ expected clicks: the Wilson-Hilferty approximation of a gamma quantile, $deviate
 # being the normal quantile. Within 6 % of the exact value up to a confidence of 0.9 if there is a click.
@@ -40,7 +51,7 @@ CLICKED_POSITIVES_SQL = f"""
 """
 
 SKIPPED_DOCUMENTS_SQL = """
-    SELECT tenant, query_id, doc_id, shown_on, hash FROM {totals} t
+    SELECT tenant, query_id, doc_id, shown_on, coalesce(is_low, false) AS is_low, hash FROM {totals} t
     ANTI JOIN relevance_evidence r
       ON r.tenant = t.tenant AND r.query_id = t.query_id AND r.positive_id = t.doc_id
     WHERE clicks = 0 AND coalesce(examinations, exposures) >= $min_exposures
@@ -49,12 +60,15 @@ SKIPPED_DOCUMENTS_SQL = """
 # Any click, however short, rules a document out as a ranker's negative.
 CLICKED_DOCUMENTS_SQL = "SELECT tenant, query_id, doc_id FROM {totals} WHERE clicks > 0"
 
+# Documents of the upper half of a result list, with the first day there.
+HIGH_DOCUMENTS_SQL = "SELECT tenant, query_id, doc_id, shown_high_on FROM {totals} WHERE shown_high_on IS NOT NULL"
+
 # A positive's negative is the candidate whose random number is nearest by XOR: every candidate is equally likely, and a
 # new candidate changes the choice only if it is nearer. With $by_day, candidates shown by the positive's day come
-# first.
+# first; with $prefer_low, then those that were in the lower half of the result list when they were first shown.
 NEGATIVE_ORDER_SQL = """{{
     'day': CASE WHEN $by_day THEN greatest(s.shown_on, c.date) ELSE c.date END,
-    'distance': xor(c.hash, s.hash), 'id': s.doc_id
+    'is_high': $prefer_low AND NOT s.is_low, 'distance': xor(c.hash, s.hash), 'id': s.doc_id
 }}"""
 
 CLICK_PAIRS_SQL = f"""
@@ -117,8 +131,9 @@ class OneHopPairs(NamedTuple):
         relevance_pairs: pairs from the ranker: tenant, query_id, positive_id, positive_score, negative_id,
             negative_score, date, and `negatives`: all candidates as (id, score), in random order.
         skipped: negative candidates for pairs from clicks, exposed but never clicked: tenant, query_id, doc_id,
-            shown_on, hash.
+            shown_on, is_low (first shown in the lower half of the result list), hash.
         clicked_documents: documents with any click: tenant, query_id, doc_id.
+        high_documents: documents shown in the upper half of a result list: tenant, query_id, doc_id, shown_high_on.
     """
 
     queries: Relation
@@ -126,6 +141,7 @@ class OneHopPairs(NamedTuple):
     relevance_pairs: Relation
     skipped: Relation
     clicked_documents: Relation
+    high_documents: Relation
 
 
 @dataclass(frozen=True)
@@ -136,6 +152,7 @@ class OneHop:
         settings: what counts as a positive and as a negative.
         before: first day of the test period, as an ISO date; evidence of that day and later is ignored.
         seed: seed for the random choice of negatives; another seed changes the negatives, not the positives.
+        by_session: only sessions of a query's own split are evidence for it; then the table query_clusters is read.
         previous: pairs of some of the queries, already computed; `pairs` adds the pairs of the other queries to these
             relations.
 
@@ -145,18 +162,24 @@ class OneHop:
     settings: ClickSettings
     before: str
     seed: int
+    by_session: bool = False
     previous: OneHopPairs | None = None
 
     @property
     def identity(self) -> Mapping[str, Any]:
         """All settings that can change a pair, for fingerprints."""
-        return self.settings.decisive() | {"before": self.before, "seed": self.seed}
+        return self.settings.decisive() | {
+            "before": self.before,
+            "seed": self.seed,
+            "by_session": self.by_session,
+        }
 
     def pairs(self, connection: duckdb.DuckDBPyConnection, queries: Relation) -> OneHopPairs:
         """Pair each query with its clicked documents, and with the ranker's best document.
 
         Each clicked positive gets one random negative that was exposed but never clicked: from all days, or with
-        `negative_window: day` from the days up to the click, else from the next day with a candidate. The ranker's
+        `negative_window: day` from the days up to the click, else from the next day with a candidate; with
+        `negatives: lower_half` from the lower half of the result lists as long as there is one. The ranker's
         negative is the first candidate, in random order, that nobody clicked.
 
         Args:
@@ -181,7 +204,9 @@ class OneHop:
     def _make_pairs(self, connection: duckdb.DuckDBPyConnection, queries: Relation) -> OneHopPairs:
         """Pair all queries, ignoring `previous`."""
         settings = self.settings
-        totals = materialize(connection, CLICK_TOTALS_SQL, {"before": self.before, "seed": self.seed}, queries=queries)
+        evidence_sql = EVIDENCE_OF_SPLIT_SQL if self.by_session else ALL_EVIDENCE_SQL
+        totals_sql = CLICK_TOTALS_SQL.replace("{evidence}", evidence_sql)
+        totals = materialize(connection, totals_sql, {"before": self.before, "seed": self.seed}, queries=queries)
         positive_thresholds = {
             "min_clicks": settings.min_clicks,
             "min_ratio": settings.min_click_ratio,
@@ -192,6 +217,7 @@ class OneHop:
             connection, SKIPPED_DOCUMENTS_SQL, {"min_exposures": settings.min_exposures}, totals=totals
         )
         clicked_documents = materialize(connection, CLICKED_DOCUMENTS_SQL, totals=totals)
+        high_documents = materialize(connection, HIGH_DOCUMENTS_SQL, totals=totals)
         click_pairs = materialize(
             connection, CLICK_PAIRS_SQL, self._negative_parameters, clicked=clicked, skipped=skipped
         )
@@ -203,7 +229,7 @@ class OneHop:
             clicked_documents=clicked_documents,
         )
         drop(connection, totals, clicked)
-        return OneHopPairs(queries, click_pairs, relevance_pairs, skipped, clicked_documents)
+        return OneHopPairs(queries, click_pairs, relevance_pairs, skipped, clicked_documents, high_documents)
 
     def redraw_negatives(
         self, connection: duckdb.DuckDBPyConnection, pairs: OneHopPairs, contradicted: Relation, excluded: Relation
@@ -233,4 +259,7 @@ class OneHop:
     @property
     def _negative_parameters(self) -> dict[str, object]:
         """SQL parameters of `NEGATIVE_ORDER_SQL`."""
-        return {"by_day": self.settings.negative_window == "day"}
+        return {
+            "by_day": self.settings.negative_window == "day",
+            "prefer_low": self.settings.negatives == "lower_half",
+        }

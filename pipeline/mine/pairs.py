@@ -18,15 +18,14 @@ from darklode.pipeline.base.relations import Relation, drop, materialize, view
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.mine.days import digests
 from darklode.pipeline.mine.incremental_write import PAIR_COLUMNS, write_all, write_changes
-from darklode.pipeline.mine.multi_hop import find_loans, multi_hop
+from darklode.pipeline.mine.multi_hop import LendingRules, find_loans, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop, OneHopPairs
 from darklode.schemas.mined_tables import MINED_PAIRS
-from darklode.schemas.mining import Merge, MiningSettings
 
 PAIRS_STAGE = Stage(
     "mined_pairs",
-    4,
-    ("click_evidence", "click_prior", "log_queries", "relevance_evidence", "associations"),
+    5,
+    ("click_evidence", "click_prior", "log_queries", "query_clusters", "relevance_evidence", "associations"),
     MINED_PAIRS.files,
 )
 
@@ -36,13 +35,12 @@ them. A larger share writes less each night, and leaves a larger patch that ever
 """
 
 
-def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
+def mined_pairs(
     tables: Tables,
     output: Output,
     hop: OneHop,
-    mining: MiningSettings,
+    rules: LendingRules,
     *,
-    max_associations: int,
     contains: Mapping[str, Sequence[str]],
     spread: Spread = here,
 ) -> None:
@@ -55,8 +53,7 @@ def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
         tables: inputs of the stage.
         output: receives `mined_pairs`, one partition per day, and its patch.
         hop: makes one-hop pairs.
-        mining: settings; `merge` says how sources are merged.
-        max_associations: maximum number of lenders per query and kind; 0: no maximum.
+        rules: what associated queries lend.
         contains: by day, fingerprints of earlier versions of its evidence of which the present version lost no rows.
         spread: runs the shards of a full recomputation.
     """
@@ -69,9 +66,12 @@ def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
     changed_evidence = (
         None if earlier_pairs is None else find_changed_evidence(facts["read"], evidence_fingerprints, contains)
     )
+    split_fingerprints = digests(tables.by_day("query_clusters")) if hop.by_session else {}
+    if changed_evidence is not None:
+        changed_evidence = changed_evidence.with_changed_splits(facts["splits"], split_fingerprints)
     with tables.connect() as connection:
         if earlier_pairs is None or changed_evidence is None:
-            settings = PairSettings(hop, max_associations, mining.merge, spread)
+            settings = PairSettings(hop, rules, spread)
             write_all(connection, output, _all_pairs(connection, tables, output, settings))
         else:
             changed_parts = [part for day in changed_evidence.days for part in parts_by_day[day]]
@@ -79,9 +79,9 @@ def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
             earlier_rows = view(connection, earlier_pairs, "mined_pairs")
             queries, one_hop_pairs = touched_queries(connection, evidence, earlier_rows, changed_evidence, hop)
             hop_with_pairs = replace(hop, previous=one_hop_pairs)
-            pairs = _pairs_of_queries(connection, queries, hop_with_pairs, max_associations, mining.merge)
+            pairs = _pairs_of_queries(connection, queries, hop_with_pairs, rules)
             write_changes(connection, output, earlier_pairs, recomputed_queries=queries, pairs=pairs, share=PATCH_SHARE)
-    output.facts |= {"mark": settings_fingerprint, "read": evidence_fingerprints}
+    output.facts |= {"mark": settings_fingerprint, "read": evidence_fingerprints, "splits": split_fingerprints}
     n_pairs = output.rows("mined_pairs")
     output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", n_pairs))
 
@@ -94,8 +94,7 @@ class PairSettings(NamedTuple):
     """Settings of a full recomputation; the fields are the arguments of `mined_pairs`."""
 
     hop: OneHop
-    max_associations: int
-    merge: Merge
+    rules: LendingRules
     spread: Spread
 
 
@@ -106,8 +105,7 @@ class PairShard:
     Attributes:
         tables: inputs of the stage.
         hop: makes one-hop pairs.
-        max_associations: maximum number of lenders per query and kind; 0: no maximum.
-        merge: how sources are merged, see `multi_hop`.
+        rules: what associated queries lend.
         shard: number of the shard, from 1.
         shards: number of shards.
         folder: where the shard's result is saved, so that an interrupted run can resume.
@@ -115,8 +113,7 @@ class PairShard:
 
     tables: Tables
     hop: OneHop
-    max_associations: int
-    merge: Merge
+    rules: LendingRules
     shard: int
     shards: int
     folder: str
@@ -135,7 +132,7 @@ def make_pairs(shard: PairShard) -> Pieces:
     with shard.tables.connect() as connection:
         parameters = {"before": shard.hop.before, "shard": shard.shard, "shards": shard.shards}
         queries = materialize(connection, QUERIES_OF_SHARD_SQL, parameters)
-        pairs = _pairs_of_queries(connection, queries, shard.hop, shard.max_associations, shard.merge)
+        pairs = _pairs_of_queries(connection, queries, shard.hop, shard.rules)
         yield from pieces(connection, f"SELECT {PAIR_COLUMNS} FROM {pairs}", {}, RESULT_ROWS)
 
 
@@ -143,14 +140,14 @@ def _all_pairs(
     connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, settings: PairSettings
 ) -> Relation:
     """The pairs of all queries, computed in shards where `spread` allows."""
-    hop, max_associations, merge, spread = settings
+    hop, rules, spread = settings
     n_shards = min(spread.places, tables.rows("log_queries") // SHARD_QUERIES)
     if n_shards < 2:
-        return _pairs_of_queries(connection, all_queries(connection, hop), hop, max_associations, merge)
+        return _pairs_of_queries(connection, all_queries(connection, hop), hop, rules)
     inputs_fingerprint = key_of(*(tables.content(table) for table in PAIRS_STAGE.reads))
     shard_keys = [output.unit_key(f"{index} of {n_shards}", inputs_fingerprint) for index in range(n_shards)]
     shards = [
-        PairShard(tables, hop, max_associations, merge, number, n_shards, f"progress/{PAIRS_STAGE.name}/{shard_key}")
+        PairShard(tables, hop, rules, number, n_shards, f"progress/{PAIRS_STAGE.name}/{shard_key}")
         for number, shard_key in enumerate(shard_keys, 1)
     ]
     connection.register("shard_pairs", MINED_PAIRS.empty())
@@ -163,11 +160,11 @@ def _all_pairs(
 
 
 def _pairs_of_queries(
-    connection: duckdb.DuckDBPyConnection, queries: Relation, hop: OneHop, max_associations: int, merge: Merge
+    connection: duckdb.DuckDBPyConnection, queries: Relation, hop: OneHop, rules: LendingRules
 ) -> Relation:
     """All pairs of some queries (tenant, query_id), one-hop and multi-hop."""
-    loans = find_loans(connection, queries, before=hop.before)
-    return multi_hop(connection, queries, loans, hop, max_associations=max_associations, merge=merge)
+    loans = find_loans(connection, queries, before=hop.before, within_split=hop.by_session)
+    return multi_hop(connection, queries, loans, hop, rules)
 
 
 TRAINING_QUERIES_SQL = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before AS DATE)"
@@ -229,10 +226,22 @@ class ChangedEvidence:
     """The change of the click evidence since the pairs were last made.
 
     Attributes:
-        days: ISO dates of the days that are new or whose evidence grew.
+        days: ISO dates of the days that are new, or whose evidence grew, or whose new queries changed their split.
     """
 
     days: tuple[str, ...]
+
+    def with_changed_splits(self, before: Mapping[str, str], now: Mapping[str, str]) -> "ChangedEvidence":
+        """Add the days whose new queries changed their split: a late day can change a query's first session.
+
+        A query has evidence on its first day, so the evidence of these days names all queries whose split changed.
+
+        Args:
+            before: by day, the fingerprint of the splits of its new queries when the pairs were last made.
+            now: by day, the present fingerprint.
+        """
+        changed_days = (day for day, fingerprint in now.items() if before.get(day) != fingerprint)
+        return ChangedEvidence(tuple(sorted({*self.days, *changed_days})))
 
 
 def find_changed_evidence(

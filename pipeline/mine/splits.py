@@ -1,8 +1,9 @@
 """Train/validation split of a growing log: near-duplicate queries are in the same split.
 
-A query joins the cluster of the earliest query that it is a near-duplicate of; without one it starts a cluster, whose
-split is drawn at random. A later query therefore never moves an earlier one. A query with near-duplicates in both
-splits would leak, so it is in neither and makes no triplet.
+A query joins the cluster of the earliest query that it is a near-duplicate of; without one it starts a cluster. The
+split of a cluster is that of the session that searched its first query (`session_split`), or, if sessions are not
+assigned or unknown, drawn at random. A later query therefore never moves an earlier one. A query with near-duplicates
+in both splits would leak, so it is in neither and makes no triplet.
 """
 
 from collections.abc import Sequence
@@ -21,11 +22,12 @@ from darklode.pipeline.mine.days import chain_fingerprints, digests
 from darklode.pipeline.mine.tiers import N_HASH_VALUES
 from darklode.schemas.tables import TABLES
 
-MINED_SPLITS = Stage("mined_splits", 3, ("log_queries",), ("query_clusters", "query_keys"))
+MINED_SPLITS = Stage("mined_splits", 4, ("log_queries",), ("query_clusters", "query_keys"))
 
 # `n`: number of a query, from 0, in order of its first day.
 NUMBERED_QUERIES_SQL = """
-    SELECT row_number() OVER (ORDER BY date, tenant, query_id) - 1 AS n, tenant, query_id, normal_form AS text, date
+    SELECT row_number() OVER (ORDER BY date, tenant, query_id) - 1 AS n, tenant, query_id, normal_form AS text, date,
+           session_split
     FROM log_queries
 """
 NEW_QUERIES_SQL = "SELECT * FROM {numbered_queries} WHERE n >= $first_new"
@@ -50,6 +52,7 @@ KNOWN_CLUSTERS_SQL = """
 QUERY_SPLITS_SQL = """
     SELECT q.*, CASE WHEN r.nearest < q.n THEN r.nearest END AS nearest, c.query_id AS cluster_id,
            CASE WHEN q.date >= CAST($test_from AS DATE) THEN 'test'
+                WHEN c.session_split IS NOT NULL THEN c.session_split
                 WHEN md5_number_lower(concat_ws(chr(0), $seed, 'split', c.tenant, c.query_id)) / $n_hashes < $validation
                 THEN 'validation' ELSE 'train' END AS drawn_split
     FROM {numbered_queries} q JOIN cluster_roots r USING (n) JOIN {numbered_queries} c ON c.n = r.root
@@ -89,7 +92,8 @@ class SplitRule:
     """How clusters are assigned to splits.
 
     Attributes:
-        validation_share: share of the clusters assigned to validation (ScalingNote, 4.1, has train:validation 9:1).
+        validation_share: share of the clusters without a `session_split` that are assigned to validation (ScalingNote,
+            4.1, has train:validation 9:1).
         test_from: first day of the test period; queries first searched on that day or later are test data. None: no
             test period.
         seed: seed of the random assignment; another seed moves queries between train and validation.

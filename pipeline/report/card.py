@@ -41,6 +41,10 @@ Near-duplicate queries are in the same split. `share_a_positive` counts queries 
 training triplet; a model may have memorized it, so evaluate these queries separately. `kind` tells whether a query of a
 log's test period is new; only `unseen` queries count as a test. `split.group_by` can also separate positives."""
 
+LEAKAGE_NOTE = """\
+`split.group_by` decides what is kept apart. Reworded queries have the same words in any order. Sessions and users (last
+28 days of the log) are counted by the searches that support triplets, and sessions by all of their searches as well."""
+
 STOPPING_NOTE = """\
 Pairs were judged in order of predicted relevance until `recall` of the positives was reached with 95 % confidence.
 `missed_share` is the estimated share of the pool's positives that were not judged, over all queries, with a 95 %
@@ -185,6 +189,7 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     negatives_text = f"Up to {n_negatives} negatives per positive. {TEXT_FORM[settings.triplets.text_form]}"
     yield "Triplets", statistics.triplets(tables, n_negatives), negatives_text
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT_NOTE
+    yield "Shared by training and validation", statistics.leakage(tables), LEAKAGE_NOTE
     yield "Retriever audit", _audit(statistics.audit_retrievers(tables)), AUDIT_NOTE
     yield "Retriever overlap", statistics.audit_overlap(tables), OVERLAP_NOTE
 
@@ -305,6 +310,7 @@ def _mined_tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.
     max_associations = settings.associate.max_lenders_per_query
     yield "Triplets", statistics.triplet_tiers(tables), ""
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT_NOTE
+    yield "Shared by training and validation", statistics.leakage(tables), LEAKAGE_NOTE
     yield "Share that the judge calls relevant", statistics.verified_shares(tables), VERIFICATION_NOTE
     yield "Tiers", statistics.tiers(tables), TIERS_NOTE
     yield "Days of the log", statistics.nights(tables), LOG_DAYS_NOTE

@@ -200,6 +200,12 @@ held_out = Statistic("""
 """)
 """Validation and test queries by split and kind, and how many of them share a positive with a training query."""
 
+leakage = Statistic("""
+    SELECT measure, train, validation, shared, shared / nullif(validation, 0) AS share_of_validation FROM split_leakage
+""")
+"""What training and validation share; `share_of_validation` is the share of the validation split that is also in
+training."""
+
 # Statistics of mined runs.
 
 triplet_tiers = Statistic("""

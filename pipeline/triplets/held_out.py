@@ -1,9 +1,17 @@
-"""Which held-out queries share a positive with training, so that a model may have memorized it."""
+"""Which held-out queries share a positive with training, so that a model may have memorized it; and what else the
+splits share.
+"""
+
+from dataclasses import replace
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.mine.session_split import SessionSplit
+from darklode.pipeline.triplets.split_leakage import measure_leakage
 from darklode.schemas.tables import TABLES
 
-HELD_OUT = Stage("held_out", 3, ("triplets",), ("held_out",))
+HELD_OUT = Stage("held_out", 4, ("triplets",), ("held_out", "split_leakage"))
+HELD_OUT_OF_LOG = replace(HELD_OUT.reading("mined_test", "query_clusters"), consults=("impressions", "log_days"))
+"""The stage in a mined log, whose sessions and users are compared, too."""
 
 # Chunks with equal text are the same positive. Materialized first: in one join, queries could be joined with all
 # chunks.
@@ -34,15 +42,18 @@ SHARES_POSITIVE_SQL = """
 """
 
 
-def held_out(tables: Tables, output: Output) -> None:
-    """Write each validation and test query with a positive, and whether it shares one with training.
+def held_out(tables: Tables, output: Output, *, sessions: SessionSplit | None = None) -> None:
+    """Write each validation and test query with a positive, whether it shares one with training, and what training and
+    validation share.
 
     Args:
         tables: must contain `triplets`; with `mined_test` of a log's test period, or with `queries`, `qrels`,
             `training_labels` and `chunks`.
-        output: receives `held_out`.
+        output: receives `held_out` and `split_leakage`.
+        sessions: the assignment of a log's sessions to splits; None: sessions are not assigned.
     """
     rows = tables.sql((MINED_POSITIVES_SQL if "mined_test" in tables else JUDGED_POSITIVES_SQL) + SHARES_POSITIVE_SQL)
     output.write("held_out", rows.cast(TABLES["held_out"].schema))
+    output.write("split_leakage", measure_leakage(tables, sessions))
     queries = rows.num_rows
     output.count(FunnelStep("held_out", "held-out queries with a positive", queries, "queries", queries))

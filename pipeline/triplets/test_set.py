@@ -6,14 +6,14 @@ import duckdb
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.relations import Relation, materialize
-from darklode.pipeline.mine.multi_hop import STRONGEST_PAIRS_SQL, find_loans, multi_hop
+from darklode.pipeline.mine.multi_hop import STRONGEST_PAIRS_SQL, LendingRules, find_loans, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop
-from darklode.schemas.mining import MiningSettings
+from darklode.schemas.mining import AssociateSettings, MiningSettings
 from darklode.schemas.tables import TABLES
 
 TEST_SET = Stage(
     "mined_test",
-    3,
+    4,
     (
         "click_evidence",
         "click_prior",
@@ -76,7 +76,7 @@ TEST_POOL_SQL = """
 
 
 def test_set(
-    tables: Tables, output: Output, hop: OneHop, settings: MiningSettings, *, apart: bool, lenders: int
+    tables: Tables, output: Output, hop: OneHop, settings: MiningSettings, *, apart: bool, lending: AssociateSettings
 ) -> None:
     """Write the pairs of queries searched on `test_from` or later, and the documents to retrieve from.
 
@@ -90,19 +90,20 @@ def test_set(
         settings: first day of the test period (None: no test set), whether its queries share evidence, and the number
             of distractors per tenant (None: all documents).
         apart: whether to drop queries that share a positive with training.
-        lenders: maximum lenders per query and kind, among queries of the test period; 0: all.
+        lending: what queries of the test period lend each other.
 
     Source: ScalingNote, 4.1.2.
     """
     if settings.test_from is None:
         return
+    rules = LendingRules(lending.max_lenders_per_query, "all", lending.rule == "guarded")
     period = {"test_from": settings.test_from}
     with _later_tables(tables, settings.test_from).connect() as connection:
         test_queries = materialize(connection, TEST_QUERIES_SQL)
         loan_parameters = {**period, "borrow": settings.test_multi_hop}
         all_loans = find_loans(connection, test_queries, before=hop.before)
         loans = materialize(connection, LOANS_IN_TEST_PERIOD_SQL, loan_parameters, loans=all_loans)
-        all_pairs = multi_hop(connection, test_queries, loans, hop, max_associations=lenders, merge="all")
+        all_pairs = multi_hop(connection, test_queries, loans, hop, rules)
         later = materialize(connection, PAIRS_IN_TEST_PERIOD_SQL, period, pairs=all_pairs)
         strongest = materialize(connection, STRONGEST_PAIRS_SQL, pairs=later)
         test_pairs = materialize(connection, PAIRS_WITH_DOCUMENT_SQL, pairs=strongest)

@@ -17,6 +17,7 @@ FULL = {
     "event_id": "e1",
     "search_id": "q1",
     "session_id": "s1",
+    "user_id": "u1",
     "timestamp": "2026-03-01T10:00:00Z",
     "query": "How  To\tLog in",
     "doc_id": "a.md",

@@ -13,11 +13,13 @@ from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.mine import pairs
 from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
+from darklode.pipeline.mine.multi_hop import LendingRules
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
+from darklode.pipeline.mine.session_split import SessionSplit
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
-from darklode.schemas.mining import ClickSettings, LogSettings, Merge, MiningSettings
+from darklode.schemas.mining import ClickSettings, LogSettings, MiningSettings
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
@@ -26,7 +28,8 @@ FIRST = date(2026, 3, 1)
 WORDS = "reset password api key refund invoice export webhook".split()
 DOCS = [f"d{number}" for number in range(9)]
 NEVER = "9999-12-31"
-HOP = OneHop(ClickSettings(), NEVER, 13)
+HOP = OneHop(ClickSettings(negatives="exposed"), NEVER, 13)
+SESSIONS = SessionSplit("session", 0.3, 13)
 
 
 @dataclass(frozen=True)
@@ -151,8 +154,7 @@ def mine(
     log: Log,
     *,
     hop: OneHop = HOP,
-    most: int = 2,
-    merge: Merge = "strongest",
+    rules: LendingRules = LendingRules(2, "strongest", guarded=False),  # noqa: B008 (it is frozen)
     docs: pa.Table | None = None,
     apart: bool = False,
     patch_share: float = 0.05,
@@ -160,14 +162,8 @@ def mine(
 ) -> None:
     """A night: all stages over the days that have come in so far."""
 
-    def ingest(_tables: Tables, output: Output) -> None:
-        for day, searches in sorted(log.items()):
-            output.write("impressions", impressions(day, searches))
-
-    execute(run, Stage("given_log", 1, (), ("impressions",)), ingest)
+    write_log(run, log)
     put(run, "documents", corpus() if docs is None else docs)
-    for table in ("click_model", "click_prior"):
-        put(run, table, TABLES[table].empty())
     learn(run, hop, spread)
     manifest = run.manifest(EVIDENCE)
     assert manifest is not None
@@ -179,8 +175,7 @@ def mine(
                 tables,
                 output,
                 hop,
-                MiningSettings(merge=merge),
-                max_associations=most,
+                rules,
                 contains=contains,
                 spread=spread,
             )
@@ -195,9 +190,27 @@ def mine(
     )
 
 
+def write_log(run: Run, log: Log) -> None:
+    """The impressions, and a click model without rows."""
+
+    def ingest(_tables: Tables, output: Output) -> None:
+        for day, searches in sorted(log.items()):
+            output.write("impressions", impressions(day, searches))
+
+    execute(run, Stage("given_log", 1, (), ("impressions",)), ingest)
+    for table in ("click_model", "click_prior"):
+        put(run, table, TABLES[table].empty())
+
+
 def learn(run: Run, hop: OneHop, spread: Spread = here) -> None:
     """Evidence, queries, associations and what the ranker says."""
-    execute(run, EVIDENCE, lambda tables, output: evidence(tables, output, hop.settings, LogSettings(), spread))
+    execute(
+        run,
+        EVIDENCE,
+        lambda tables, output: evidence(
+            tables, output, hop.settings, LogSettings(), sessions=SESSIONS if hop.by_session else None, spread=spread
+        ),
+    )
     execute(run, LOG_QUERIES_STAGE, log_queries)
     test_from = None if hop.before == NEVER else date.fromisoformat(hop.before)
     execute(

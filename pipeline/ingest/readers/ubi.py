@@ -82,16 +82,16 @@ def _searches(files: Sequence[InputFile], rules: LogRules, intake: Intake) -> It
 
 def _complete(block: RowBlock) -> RowBlock:
     """Add null columns for missing roles of a query."""
-    roles = ("search_id", "session_id", "client_id", "timestamp", "query", "hits", "tenant")
+    roles = ("search_id", "session_id", "user_id", "timestamp", "query", "hits", "tenant")
     columns = {role: block.columns.get(role, block.nulls()) for role in roles}
     return RowBlock(block.files, columns, block.lines)
 
 
 def _fill_sessions(block: RowBlock) -> RowBlock:
-    """Use client_id where session_id is missing."""
+    """Use user_id (UBI: client_id) where session_id is missing."""
     session_ids = blank_to_null(block.columns.get("session_id", block.nulls()))
-    client_ids = blank_to_null(block.columns.get("client_id", block.nulls()))
-    return RowBlock(block.files, block.columns | {"session_id": pc.coalesce(session_ids, client_ids)}, block.lines)
+    user_ids = blank_to_null(block.columns.get("user_id", block.nulls()))
+    return RowBlock(block.files, block.columns | {"session_id": pc.coalesce(session_ids, user_ids)}, block.lines)
 
 
 def _impressions(
@@ -159,7 +159,7 @@ def _unseen_lists(block: RowBlock, staging: LogStaging, first_position: int) -> 
         parents = pc.list_parent_indices(lists)
         starts = lists.offsets.to_numpy()[:-1] - lists.offsets[0].as_py()
         positions = np.arange(len(parents)) - starts[parents.to_numpy()] + first_position
-        roles = ("tenant", "search_id", "session_id", "timestamp", "query")
+        roles = ("tenant", "search_id", "session_id", "user_id", "timestamp", "query")
         columns = {role: searches.columns[role].take(parents) for role in roles}
         columns |= {"doc_id": pc.list_flatten(lists), "position": pa.array(positions).cast(pa.string())}
         columns["clicked"] = pa.repeat("false", len(parents))

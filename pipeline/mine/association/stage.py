@@ -17,18 +17,26 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.mine.association.algorithm import Associations, by_date
+from darklode.pipeline.mine.association.reformulations import session_associations
 from darklode.schemas.mined_tables import ASSOCIATIONS
 from darklode.schemas.mining import AssociateSettings
 
-ASSOCIATE = Stage("associate", 2, ("query_terms", "log_queries"), ("associations",))
+ASSOCIATE = Stage("associate", 3, ("query_terms", "log_queries"), ("associations",))
+SESSION_TABLES = "query_clusters", "reformulations"
+"""Tables that the guarded rule reads, too."""
 
 # A sum of hashes: independent of the order of the rows.
 _DIGEST_BY_DATE_SQL = """
     SELECT date, sum(digest)::VARCHAR AS digest FROM (
         SELECT date, hash(tenant, query_id)::HUGEINT AS digest FROM log_queries UNION ALL
         SELECT date, hash(tenant, query_id, term, importance)::HUGEINT AS digest
-        FROM query_terms JOIN log_queries USING (tenant, query_id)
+        FROM query_terms JOIN log_queries USING (tenant, query_id) {of_sessions}
     ) GROUP BY date ORDER BY date
+"""
+_SESSION_DIGESTS_SQL = """
+    UNION ALL SELECT date, hash(tenant, query_id, split)::HUGEINT FROM query_clusters
+    UNION ALL SELECT date, hash(tenant, query_id, next_query_id, session_split, shares_click)::HUGEINT
+    FROM reformulations
 """
 
 
@@ -68,6 +76,8 @@ class AssociationShard:
 def associate(tables: Tables, output: Output, settings: AssociateSettings, spread: Spread = here) -> None:
     """Write the associations between queries, with one resumable unit per date.
 
+    The guarded rule adds session associations (`reformulations`).
+
     If any date is missing, the shards compute all associations from the first missing date on; only those of missing
     dates are written.
 
@@ -75,23 +85,26 @@ def associate(tables: Tables, output: Output, settings: AssociateSettings, sprea
     query that arrives late recomputes its date and all later ones.
 
     Args:
-        tables: tables that contain `query_terms` and `log_queries`.
+        tables: tables that contain `query_terms` and `log_queries`, and for the guarded rule `SESSION_TABLES`.
         output: receives `associations`, by date.
         settings: rule, thresholds and the maximum number of lenders per key.
         spread: runs the shards.
     """
     totals = Counter[str]()
+    with_sessions = settings.rule == "guarded"
     with tables.connect() as connection:
-        fingerprints = chained_fingerprints(connection)
+        fingerprints = chained_fingerprints(connection, sessions=with_sessions)
     missing_days = [day for day, fingerprint in fingerprints.items() if not output.is_done(str(day), fingerprint)]
     inputs_fingerprint = output.unit_key("", key_of(*fingerprints.values()))
     shards = _make_shards(tables, settings, missing_days, inputs_fingerprint, spread.places)
     over_bound = Counter[date]()
     results = [_ShardResult(pieces, over_bound) for pieces in spread(associate_shard, shards)]
+    of_sessions = session_associations(tables, missing_days, settings.th_rel) if with_sessions and missing_days else {}
     for n_done, (day, fingerprint) in enumerate(fingerprints.items(), 1):
         with output.unit(str(day), fingerprint) as unit:
             if results and not unit.done:
                 unit.facts["written"] = _write_pieces(_associations_of_day(results, day), output)
+                unit.facts["written"] += _write_pieces(iter(of_sessions.get(day, ())), output)
                 unit.facts["over_bound"] = over_bound[day]
         totals.update(unit.facts)
         output.progress(n_done, len(fingerprints), str(day))
@@ -133,12 +146,17 @@ def _associations_of_day(results: Sequence[_ShardResult], day: date) -> Iterator
     return (rows.cast(ASSOCIATIONS.schema) for _, rows in by_date(batches))
 
 
-def chained_fingerprints(connection: duckdb.DuckDBPyConnection) -> dict[date, str]:
+def chained_fingerprints(connection: duckdb.DuckDBPyConnection, *, sessions: bool) -> dict[date, str]:
     """Fingerprint of all queries and terms up to each date; dates ascending.
 
     A change of a date's rows changes the fingerprints of that date and all later ones.
+
+    Args:
+        connection: a connection with the tables that the stage reads.
+        sessions: include reformulations, and the splits of the queries.
     """
-    digest_by_date = dict(connection.sql(_DIGEST_BY_DATE_SQL).fetchall())
+    digests_sql = _DIGEST_BY_DATE_SQL.format(of_sessions=_SESSION_DIGESTS_SQL if sessions else "")
+    digest_by_date = dict(connection.sql(digests_sql).fetchall())
     return dict(zip(digest_by_date, accumulate(digest_by_date.values(), key_of), strict=True))
 
 

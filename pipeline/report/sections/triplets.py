@@ -185,6 +185,14 @@ SECTION = FigureSection(
             needs=("held_out",),
         ),
         Figure(
+            "leakage",
+            "Shared by training and validation",
+            "split.group_by decides what is kept apart. Sessions and users are counted in the last 28 days of the log, "
+            "by the searches that support triplets.",
+            lambda source: statistics.leakage(source.tables),
+            needs=("split_leakage",),
+        ),
+        Figure(
             "random-triplets",
             "Ten random triplets",
             "Check whether the positive answers the query and the negative does not. The choice depends on the seed "

@@ -85,14 +85,15 @@ def test_json_lines_may_omit_what_their_neighbours_have(tmp_path: Path) -> None:
 
 
 def test_columns_are_mapped(tmp_path: Path) -> None:
-    data = "who,when,q,what,nth,hit,stay,org,run,n\ns,2026-03-01T10:00:00Z,a,d,1,yes,2,acme,r,1\n"
+    data = "who,person,when,q,what,nth,hit,stay,org,run,n\ns,u,2026-03-01T10:00:00Z,a,d,1,yes,2,acme,r,1\n"
     columns = {
         "session_id": "who", "timestamp": "when", "query": "q", "doc_id": "what", "position": "nth", "clicked": "hit",
-        "dwell_seconds": "stay", "tenant": "org", "search_id": "run", "event_id": "n",
+        "dwell_seconds": "stay", "tenant": "org", "search_id": "run", "event_id": "n", "user_id": "person",
     }  # fmt: skip
     path = write(tmp_path / "log.csv", data)
     (row,) = logs_of(path, tmp_path / "run", columns=columns).rows
     assert (row["tenant"], row["search_id"], row["event_id"], row["clicked"]) == ("acme", "r", "1", True)
+    assert (row["session_id"], row["user_id"]) == ("s", "u")
     with pytest.raises(InputError, match=r"no column 'wat' \(logs\.columns\.doc_id\); it has who,.*doc_id=what\?$"):
         logs_of(path, tmp_path / "other", columns=columns | {"doc_id": "wat"})
 

@@ -228,6 +228,7 @@ def table() -> pa.Table:
             "clicked": [draw.random() < 0.3 for _ in ids],
             "dwell_seconds": [draw.choice([None, 1.5, 20.0]) for _ in ids],
             "session_id": [draw.choice([None, "s", "t"]) for _ in ids],
+            "user_id": [draw.choice([None, "u", "v"]) for _ in ids],
         }
     )
 

@@ -9,6 +9,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Run, Stage
 from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
+from darklode.pipeline.mine.session_split import SessionSplit
 from darklode.schemas.mining import ClickSettings, LogSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
@@ -160,3 +161,46 @@ def test_a_query_is_told_as_most_spelled_it_on_its_first_day(run: Run) -> None:
     sum_up(run)
     execute(run, LOG_QUERIES_STAGE, log_queries)
     assert {row["text"]: row["date"] for row in read(run, "log_queries")}["reset!"] == FIRST
+
+
+def test_depth_is_the_highest_position_relative_to_the_list(run: Run) -> None:
+    lower = Search("default", "s2", 2, "reset password", ("x", "d"))
+    give(run, {0: [ONE, lower]}, [{"event_id": "e", "doc_id": "z", "position": None}])
+    sum_up(run)
+    depths = {row["doc_id"]: row["depth"] for row in read(run, "click_evidence")}
+    assert depths == {"a": 0.25, "b": 0.5, "c": 0.75, "d": 1.0, "x": 0.5, "z": None}
+
+
+def test_reformulations_are_consecutive_searches_of_a_session(run: Run) -> None:
+    def search(session: str, minute: int, query: str, clicked: str = "") -> Search:
+        return Search("default", session, minute, query, ("a", "b"), frozenset({1} if clicked else ()))
+
+    searches = [
+        *(search("s1", 0, "reset"), search("s1", 1, "reset password", "a"), search("s1", 31, "invoice", "a")),
+        *(search("s2", 5, "reset"), search("s2", 6, "reset password"), search("s2", 7, "reset password")),
+        *(search("s3", 0, "refund"), search("s3", 31, "webhook")),
+    ]
+    give(run, {0: searches})
+    sum_up(run)
+    names = {query_id(name): name for name in ("reset", "reset password", "invoice", "refund", "webhook")}
+    rows = read(run, "reformulations")
+    assert {(names[str(row["query_id"])], names[str(row["next_query_id"])]): row["searches"] for row in rows} == {
+        ("reset", "reset password"): 2,
+        ("reset password", "invoice"): 1,
+    }
+    assert {names[str(row["query_id"])] for row in rows if row["shares_click"]} == {"reset password"}
+
+
+def test_counts_and_queries_know_the_split_of_their_sessions(run: Run) -> None:
+    sessions = SessionSplit("session", 0.3, 13)
+    searches = [Search("default", f"s{number}", number, "reset", ("a", "b")) for number in range(40)]
+    give(run, {0: searches})
+    put(run, "click_model", TABLES["click_model"].empty())
+    execute(run, EVIDENCE, lambda t, o: evidence(t, o, ClickSettings(), LogSettings(), sessions=sessions))
+    execute(run, LOG_QUERIES_STAGE, log_queries)
+    rows = read(run, "click_evidence")
+    exposures = {row["session_split"]: row["exposures"] for row in rows if row["doc_id"] == "a"}
+    assert set(exposures) == {"train", "validation"}
+    assert sum(exposures.values()) == 40  # type: ignore[arg-type]
+    (of_day,), (query,) = read(run, "query_spellings"), read(run, "log_queries")
+    assert of_day["session_split"] == query["session_split"] in {"train", "validation"}

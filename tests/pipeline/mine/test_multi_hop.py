@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.relations import materialize
-from darklode.pipeline.mine.multi_hop import find_loans, multi_hop, with_lenders
+from darklode.pipeline.mine.multi_hop import LendingRules, find_loans, multi_hop, with_lenders
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings
 from darklode.schemas.tables import TABLES
@@ -59,6 +59,7 @@ def pairs(
     before: str = NEVER,
     merge: Any = "strongest",
     seed: int = 13,
+    guarded: bool = False,
 ) -> Rows:
     """All pairs of query q, by positive and source."""
     fill(connection, "associations", associations)
@@ -69,7 +70,11 @@ def pairs(
     borrowers = materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id")
     loans = find_loans(connection, borrowers, before=before)
     made = multi_hop(
-        connection, borrowers, loans, OneHop(ClickSettings(), before, seed), max_associations=most, merge=merge
+        connection,
+        borrowers,
+        loans,
+        OneHop(ClickSettings(negatives="exposed"), before, seed),
+        LendingRules(most, merge, guarded),
     )
     rows: Rows = connection.sql(f"FROM {made} ORDER BY positive_id, source").to_arrow_table().to_pylist()
     assert {(row.pop("tenant"), row.pop("query_id")) for row in rows} <= {("t", "q")}
@@ -208,3 +213,55 @@ def test_lenders_come_along_once(connection: duckdb.DuckDBPyConnection) -> None:
     borrowers = materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id")
     both = with_lenders(connection, borrowers, find_loans(connection, borrowers, before=NEVER))
     assert sorted(connection.sql(f"SELECT query_id FROM {both}").fetchall()) == [("l",), ("m",), ("q",)]
+
+
+def positions(query: str, documents: str, depth: float, day: int = 0) -> Rows:
+    """Documents that were shown for the query and not clicked."""
+    return [row | {"depth": depth} for row in shown(query, "", documents, day)]
+
+
+def test_the_guard_asks_for_the_upper_results_or_two_lenders(connection: duckdb.DuckDBPyConnection) -> None:
+    lent = [lends("q", "l"), lends("q", "m", score=0.4)]
+    evidence = [
+        *shown("l", "abcd", "x"),
+        *shown("m", "d", "y"),
+        *positions("q", "a", 0.5),
+        *positions("q", "b", 0.6),
+    ]
+    assert brief(pairs(connection, lent, evidence, guarded=True)) == [
+        ("a", "x", "click_multi_hop"),
+        ("d", "x", "click_multi_hop"),
+    ]
+    assert [row["positive_id"] for row in pairs(connection, lent, evidence)] == ["a", "b", "c", "d"]
+
+
+def test_a_guarded_pair_is_of_the_day_on_which_the_guard_lets_it_through(connection: duckdb.DuckDBPyConnection) -> None:
+    lent = [lends("q", "l"), lends("q", "m", day=2)]
+    evidence = [*shown("l", "abc", ""), *shown("m", "bc", ""), *positions("q", "ab", 0.1, day=1)]
+    rows = pairs(connection, lent, evidence, guarded=True)
+    assert [(row["positive_id"], row["date"]) for row in rows] == [("a", DAYS[1]), ("b", DAYS[1]), ("c", DAYS[2])]
+
+
+def test_a_document_that_the_guard_holds_back_is_no_negative(connection: duckdb.DuckDBPyConnection) -> None:
+    evidence = [*shown("l", "b", ""), *shown("q", "a", "b")]
+    assert brief(pairs(connection, [lends("q", "l")], evidence, guarded=True)) == [("a", None, "click_one_hop")]
+    assert brief(pairs(connection, [], evidence, guarded=True)) == [("a", "b", "click_one_hop")]
+
+
+def test_a_lender_of_two_kinds_is_one_lender(connection: duckdb.DuckDBPyConnection) -> None:
+    lent = [lends("q", "l"), lends("q", "l", kind="session")]
+    assert pairs(connection, lent, shown("l", "a"), guarded=True) == []
+    (row,) = pairs(connection, [lends("q", "l", kind="session")], shown("l", "a"))
+    assert (row["source"], row["via_query_id"]) == ("click_multi_hop", "l")
+
+
+def test_only_queries_of_the_same_split_lend(connection: duckdb.DuckDBPyConnection) -> None:
+    fill(connection, "associations", [lends("q", lender) for lender in "lmn"])
+    splits = {"q": "train", "l": "train", "m": "validation", "n": None}
+    clusters = [
+        {"query_id": query, "date": DAYS[0], "cluster_id": query, "split": split} for query, split in splits.items()
+    ]
+    fill(connection, "query_clusters", clusters)
+    borrowers = materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id")
+    loans = find_loans(connection, borrowers, before=NEVER, within_split=True)
+    assert connection.sql(f"SELECT via_query_id FROM {loans}").fetchall() == [("l",)]

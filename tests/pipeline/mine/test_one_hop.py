@@ -179,7 +179,7 @@ def test_what_names_it_holds_all_that_can_change_a_pair() -> None:
     hop = OneHop(ClickSettings(min_clicks=3), NEVER, 13)
     assert hop.identity["min_clicks"] == 3
     assert (hop.identity["before"], hop.identity["seed"]) == (NEVER, 13)
-    assert set(hop.identity) == {*ClickSettings.model_fields, "before", "seed"}
+    assert set(hop.identity) == {*ClickSettings.model_fields, "before", "seed", "by_session"}
 
 
 def test_what_is_known_of_a_query_is_not_made_again(connection: duckdb.DuckDBPyConnection) -> None:
@@ -193,3 +193,44 @@ def test_what_is_known_of_a_query_is_not_made_again(connection: duckdb.DuckDBPyC
     listed = [[connection.sql(f"FROM {one} ORDER BY ALL").fetchall() for one in of] for of in (found, every)]
     assert listed[0] == listed[1]
     assert {row[1] for row in listed[0][1]} == {"q", "other"}
+
+
+def test_negatives_come_from_the_lower_half_while_it_has_one(connection: duckdb.DuckDBPyConnection) -> None:
+    shown = [day(doc, depth=depth) for doc, depth in (("b", 0.2), ("c", 0.5), ("d", 0.6), ("e", None))]
+    fill(connection, "click_evidence", day("a", clicks=1, depth=0.1), *shown)
+    for seed in range(8):
+        (pair,), _ = made(connection, seed=seed)
+        assert pair["negative_id"] == "d"
+    exposed = {made(connection, seed=seed, negatives="exposed")[0][0]["negative_id"] for seed in range(40)}
+    assert exposed == {"b", "c", "d", "e"}
+
+
+def test_a_document_stays_in_the_half_in_which_it_was_first(connection: duckdb.DuckDBPyConnection) -> None:
+    first = [day("a", clicks=1), day("b", depth=0.9), day("c", depth=0.3)]
+    fill(connection, "click_evidence", *first, day("b", 1, depth=0.1), day("c", 1, depth=0.8))
+    assert {made(connection, seed=seed)[0][0]["negative_id"] for seed in range(8)} == {"b"}
+
+
+def test_an_upper_document_of_the_clicks_day_goes_before_a_later_one(connection: duckdb.DuckDBPyConnection) -> None:
+    fill(connection, "click_evidence", day("a", clicks=1), day("b", depth=0.1), day("c", 1, depth=0.9))
+    assert made(connection)[0][0]["negative_id"] == "b"
+    assert made(connection, negative_window="period")[0][0]["negative_id"] == "c"
+
+
+def test_only_sessions_of_the_querys_split_are_evidence_but_any_click_rules_a_negative_out(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    rows_of_splits = [
+        day("a", clicks=1, session_split="train"),
+        day("v", clicks=1, session_split="validation"),
+        day("b", session_split="validation"),
+        day("c", session_split="train"),
+        day("n", clicks=1),
+        day("v", session_split="train"),
+    ]
+    fill(connection, "click_evidence", *rows_of_splits)
+    fill(connection, "query_clusters", {"split": "train", "date": DAYS[0], "cluster_id": "q"})
+    hop = OneHop(ClickSettings(), NEVER, 13, by_session=True)
+    found = hop.pairs(connection, materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id"))
+    pairs = rows(connection, found.click_pairs, "hash")
+    assert [(pair["positive_id"], pair["negative_id"]) for pair in pairs] == [("a", "c"), ("n", "c")]

@@ -15,6 +15,7 @@ import pytest
 
 import darklode.pipeline.mine.pairs
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.mine.multi_hop import LendingRules
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings, Merge
 from helpers.elsewhere import Elsewhere
@@ -23,6 +24,7 @@ from helpers.small_log import (
     FIRST,
     HOP,
     NEVER,
+    SESSIONS,
     Log,
     Search,
     associate,
@@ -52,20 +54,48 @@ def first_seen(log: Log, before: str) -> dict[Key, tuple[date, str]]:
     return seen
 
 
-class Evidence:
-    """A query's documents: days of clicks, first day shown, exposures."""
+def split_of_session(tenant: str, session: str) -> str:
+    draw = lot(SESSIONS.seed, "session", tenant, session) / 2**64
+    return "validation" if draw < SESSIONS.validation_share else "train"
 
-    def __init__(self, log: Log, before: str) -> None:
+
+Splits = dict[Key, str | None]
+
+
+class Evidence:
+    """A query's documents: days of clicks, first day shown, exposures; and the documents that anybody clicked.
+
+    Args:
+        log: the searches.
+        before: first day that does not count.
+        splits: the queries' splits if only sessions of a query's own split count, else None.
+    """
+
+    def __init__(self, log: Log, before: str, splits: Splits | None) -> None:
         self.clicks: dict[Key, dict[str, list[date]]] = defaultdict(lambda: defaultdict(list))
+        self.clicked: dict[Key, set[str]] = defaultdict(set)
+        self.depths: dict[Key, dict[str, list[tuple[date, float]]]] = defaultdict(lambda: defaultdict(list))
         self.shown: dict[Key, dict[str, list[date]]] = defaultdict(lambda: defaultdict(list))
         for day, searches in sorted(log.items()):
             for search in searches:
                 if day.isoformat() < before:
+                    key = search.tenant, query_id(search.query)
+                    self.clicked[key] |= {doc for place, doc in enumerate(search.shown, 1) if place in search.clicked}
+                    if splits and split_of_session(search.tenant, search.session) != splits[key]:
+                        continue
                     for place, doc in enumerate(search.shown, 1):
-                        key = search.tenant, query_id(search.query)
                         self.shown[key][doc].append(day)
+                        self.depths[key][doc].append((day, place / len(search.shown)))
                         if place in search.clicked:
                             self.clicks[key][doc].append(day)
+
+    def is_high(self, key: Key, doc: str) -> bool:
+        """Whether the document was in the upper half of a result list on its first day."""
+        return min(self.depths[key][doc])[1] <= 0.5
+
+    def high_day(self, key: Key, doc: str) -> date | None:
+        """First day on which the document was in the upper half of a result list."""
+        return min((day for day, depth in self.depths[key][doc] if depth <= 0.5), default=None)
 
 
 @dataclass(frozen=True)
@@ -76,6 +106,8 @@ class Definition:
     hop: OneHop
     most: int
     merge: Merge
+    splits: Splits | None = None
+    guarded: bool = False
 
     @cached_property
     def queries(self) -> dict[Key, tuple[date, str]]:
@@ -83,7 +115,7 @@ class Definition:
 
     @cached_property
     def evidence(self) -> Evidence:
-        return Evidence(self.log, self.hop.before)
+        return Evidence(self.log, self.hop.before, self.splits)
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -112,41 +144,59 @@ class Definition:
         ]
         row = self.ranked.get(key)
         if row:
-            listed = [doc for doc in row["negative_ids"] if doc not in self.evidence.clicks[key]]
+            listed = [doc for doc in row["negative_ids"] if doc not in self.evidence.clicked[key]]
             base = {"positive_id": row["positive_id"], "date": self.queries[key][0], "kind": "relevance"}
             found.append(base | {"negatives": listed})
         return found
 
     def skipped(self, key: Key, positive: str, day: date) -> list[str]:
+        low = self.hop.settings.negatives == "lower_half"
         own, by_day = lot(self.hop.seed, *key, positive), self.hop.settings.negative_window == "day"
         places = [
-            (max(shown[0], day) if by_day else day, own ^ lot(self.hop.seed, *key, doc), doc)
+            (
+                max(shown[0], day) if by_day else day,
+                low and self.evidence.is_high(key, doc),
+                own ^ lot(self.hop.seed, *key, doc),
+                doc,
+            )
             for doc, shown in self.evidence.shown[key].items()
-            if doc not in self.evidence.clicks[key]
+            if doc not in self.evidence.clicked[key]
             and len(shown) >= self.hop.settings.min_exposures
             and self.ranked.get(key, {}).get("positive_id") != doc
         ]
         return [doc for *_, doc in sorted(places)]
 
     def offers(self, key: Key) -> Iterator[Row]:
-        """What is lent to a query: of each kind and positive the first, then from the best match."""
+        """What is lent to a query: of each kind and positive the first, then from the best match. A document that the
+        guard holds back has no date.
+        """
         for kind in ("click", "relevance"):
-            best: dict[str, tuple[tuple[object, ...], Row]] = {}
+            of_positive: dict[str, list[tuple[tuple[Any, ...], Row]]] = defaultdict(list)
             for one in self.lenders(key, kind):
                 via = str(one["associated_query_id"])
                 for row in self.own((key[0], via)):
                     day = max(row["date"], one["date"])
                     offer = row | {"date": day, "source": f"{kind}_multi_hop", "via_query_id": via}
-                    found = ((day, -one["score"], via), offer)
                     if row["kind"] == kind:
-                        best[row["positive_id"]] = min(best.get(row["positive_id"], found), found, key=itemgetter(0))
-            yield from (offer for _, offer in best.values())
+                        of_positive[row["positive_id"]].append(((day, -one["score"], via), offer))
+            for doc, offers in of_positive.items():
+                (_, first), *others = sorted(offers, key=itemgetter(0))
+                if self.guarded and kind == "click":
+                    high = self.evidence.high_day(key, doc)
+                    days = [max(first["date"], high)] if high else []
+                    first |= {"date": min([*days, *(order[0] for order, _ in others)], default=None)}
+                yield first
+
+    def lends(self, via: str, key: Key) -> bool:
+        assert self.splits
+        return self.splits[key] is not None and self.splits[key[0], via] == self.splits[key]
 
     def lenders(self, key: Key, kind: str) -> list[Row]:
         found = [
             one
             for one in self.lent
             if (one["tenant"], one["query_id"], one["kind"]) == (*key, kind)
+            and (not self.splits or self.lends(str(one["associated_query_id"]), key))
             and any(row["kind"] == kind for row in self.own((key[0], str(one["associated_query_id"]))))
         ]
         by_hash = {one["associated_query_id"]: lot(self.hop.seed, key[1], one["associated_query_id"]) for one in found}
@@ -156,7 +206,8 @@ class Definition:
     def of_query(self, key: Key) -> list[Row]:
         own = [row | {"source": f"{row['kind']}_one_hop", "via_query_id": None} for row in self.own(key)]
         found = [*own, *self.offers(key)]  # the strongest first
-        against = {row["positive_id"] for row in found} | set(self.evidence.clicks[key])
+        against = {row["positive_id"] for row in found} | self.evidence.clicked[key]
+        found = [row for row in found if row["date"]]
         if self.merge == "strongest":
             found = list({row["positive_id"]: row for row in reversed(found)}.values())
         for row in found:
@@ -169,12 +220,14 @@ def plain(rows: list[Row]) -> list[tuple[object, ...]]:
     return sorted((tuple(row[name] for name in names) for row in rows), key=repr)
 
 
-CASES: list[tuple[OneHop, int, Merge]] = [
-    (HOP, 2, "strongest"),
-    (HOP, 0, "all"),
-    (OneHop(ClickSettings(negative_window="period"), NEVER, 11), 0, "all"),
-    (OneHop(ClickSettings(min_clicks=2, min_exposures=2), NEVER, 5), 1, "all"),
-    (replace(HOP, before=(FIRST + timedelta(4)).isoformat()), 3, "strongest"),
+LOW = ClickSettings(negatives="lower_half")
+CASES: list[tuple[OneHop, LendingRules]] = [
+    (HOP, LendingRules(2, "strongest", guarded=False)),
+    (HOP, LendingRules(0, "all", guarded=False)),
+    (OneHop(ClickSettings(negative_window="period"), NEVER, 11), LendingRules(0, "all", guarded=True)),
+    (OneHop(ClickSettings(min_clicks=2, min_exposures=2), NEVER, 5), LendingRules(1, "all", guarded=False)),
+    (replace(HOP, before=(FIRST + timedelta(4)).isoformat()), LendingRules(3, "strongest", guarded=False)),
+    (replace(HOP, settings=LOW, by_session=True), LendingRules(0, "all", guarded=True)),
 ]
 SOURCES = {"click_one_hop", "click_multi_hop", "relevance_one_hop", "relevance_multi_hop"}
 
@@ -188,18 +241,23 @@ def logs_beside_each_other(numbers: range) -> dict[date, list[Search]]:
     return dict(log)
 
 
-@pytest.mark.parametrize("case", mostly_slow(range(len(CASES)), fast=2))
+@pytest.mark.parametrize("case", mostly_slow(range(len(CASES)), fast=(0, len(CASES) - 1)))
 def test_pairs_are_those_of_the_definition(run: Run, case: int) -> None:
-    hop, most, merge = CASES[case]
+    hop, rules = CASES[case]
     numbers = range(100, 105)
     log = logs_beside_each_other(numbers)
     tenants = {search.tenant for searches in log.values() for search in searches}
-    mine(run, log, hop=hop, most=most, merge=merge, docs=corpus(tenants=sorted(tenants)))
+    mine(run, log, hop=hop, rules=rules, docs=corpus(tenants=sorted(tenants)))
     found = run.tables("mined_pairs").read("mined_pairs").to_pylist()
-    assert plain(found) == plain(Definition(log, hop, most, merge).of_all())
+    clusters = run.tables("query_clusters").read("query_clusters").to_pylist()
+    splits = {(row["tenant"], row["query_id"]): row["split"] for row in clusters} if hop.by_session else None
+    assert plain(found) == plain(Definition(log, hop, rules.max_lenders, rules.merge, splits, rules.guarded).of_all())
+    if splits:
+        assert set(splits.values()) >= {"train", "validation"}
+        return
     for number in numbers:
         sources = {row["source"] for row in found if row["tenant"].endswith(f" {number}")}
-        assert sources >= (SOURCES if merge == "all" else {"click_one_hop", "click_multi_hop"})
+        assert sources >= (SOURCES if rules.merge == "all" else {"click_one_hop", "click_multi_hop"})
 
 
 @pytest.mark.slow
@@ -243,9 +301,9 @@ def files(run: Run, *tables: str) -> dict[str, bytes | None]:
 def test_days_and_queries_elsewhere_end_like_one_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(darklode.pipeline.mine.pairs, "SHARD_QUERIES", 4)
     log, at_home, elsewhere = random_log(3), Run(str(tmp_path / "here")), Elsewhere(run.store, 3)
-    hop, most, merge = CASES[0]
-    mine(at_home, log, hop=hop, most=most, merge=merge)
-    mine(run, log, hop=hop, most=most, merge=merge, spread=elsewhere)
+    hop, rules = CASES[0]
+    mine(at_home, log, hop=hop, rules=rules)
+    mine(run, log, hop=hop, rules=rules, spread=elsewhere)
     assert files(run, "click_evidence", "query_spellings", *OUTCOME) == files(
         at_home, "click_evidence", "query_spellings", *OUTCOME
     )
@@ -263,13 +321,13 @@ OUTCOME = ("mined_pairs", "triplets", "log_queries", "query_clusters")
 def test_nights_end_like_one_run_over_all_days(tmp_path: Path, number: int) -> None:
     log = random_log(number)
     once, nightly = Run(str(tmp_path / "once")), Run(str(tmp_path / "nightly"))
-    hop, most, merge = CASES[number % len(CASES)]
+    hop, rules = CASES[number % len(CASES)]
     apart = bool(number % 2)
-    mine(once, log, hop=hop, most=most, merge=merge, apart=apart)
+    mine(once, log, hop=hop, rules=rules, apart=apart)
     order = list(log)
     if number % 3:
         random.Random(number).shuffle(order)
     for seen in range(1, len(order) + 1):
-        mine(nightly, {day: log[day] for day in order[:seen]}, hop=hop, most=most, merge=merge, apart=apart)
+        mine(nightly, {day: log[day] for day in order[:seen]}, hop=hop, rules=rules, apart=apart)
     assert files(nightly, *OUTCOME) == files(once, *OUTCOME)
     assert once.tables("triplets").rows("triplets") > (10 if apart else 15)

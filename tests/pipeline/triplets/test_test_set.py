@@ -8,17 +8,18 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.triplets.test_set import TEST_SET, test_set
-from darklode.schemas.mining import MiningSettings
+from darklode.schemas.mining import AssociateSettings, MiningSettings
 from helpers.runs import execute, read
 from helpers.small_log import DOCS, FIRST, HOP, Search, corpus, mine, query_id, random_log
 
 test_set.__test__ = False  # type: ignore[attr-defined]
 SPLIT = FIRST + timedelta(4)
+LENDING = AssociateSettings(rule="paper", max_lenders_per_query=2)
 
 
 def write(run: Run, *, apart: bool = False, **given: Any) -> None:
     settings = MiningSettings.model_validate(given)
-    execute(run, TEST_SET, lambda tables, output: test_set(tables, output, HOP, settings, apart=apart, lenders=2))
+    execute(run, TEST_SET, lambda tables, output: test_set(tables, output, HOP, settings, apart=apart, lending=LENDING))
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ def test_impressions_and_clicks(tmp_path: Path) -> None:
         ("q1", "c", "Laptop Bag", "d3", 3, False),
         ("q1", "s", "Laptop Bag", "d2", 2, False),
     ]
+    assert set(got.column("user_id")) == {"c"}
     assert list(got.manifest.facts["sources"]) == ["ubi"]
 
 
