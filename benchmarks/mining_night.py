@@ -1,25 +1,30 @@
 """A night of mining.
 
-Mining one new day on top of 30 mined ones against mining all 31 days at once: processor seconds of all stages, card
-and report, and megabytes written, in its own process without Prefect. Pairs and triplets of both ways must be equal.
-The log is made up: ten impressions a search, 40,000 documents, no ranker. Takes 10 minutes; `--quick` mines 4 days of
-500 searches (2 min).
+Mining one new day on top of 30 mined ones against mining all 31 days at once. First whole `darklode mine` commands:
+processor seconds of all their processes, start-up included. Then processor seconds of each stage, card and report, and
+megabytes written, in one process. Pairs and triplets of both ways must be equal. The log is made up: ten impressions a
+search, 40,000 documents, no ranker. Takes 15 minutes; `--quick` mines 4 days of 500 searches (2 min); `--commands`
+measures whole commands only.
 
-    python -m benchmarks.mining_night [--quick] [--days N] [--searches N ...]
+    python -m benchmarks.mining_night [--quick] [--commands] [--days N] [--searches N ...]
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 
-from benchmarks.click_log import FIRST, write_day, write_documents
-from benchmarks.measure import in_new_process
+from benchmarks.click_log import FIRST, SHOWN, write_day, write_documents
+from benchmarks.measure import child_seconds, in_new_process
 from benchmarks.report import ResultTable, options, publish
 from darklode.flows.config import load_settings
 from darklode.flows.jobs.mine_logs import steps
@@ -77,6 +82,65 @@ def mine(work: Path, out: Path, first: int, last: int) -> MiningCost:
     return MiningCost(stages, time.process_time() - began, written / 1e6)
 
 
+@dataclass(frozen=True)
+class CommandCosts:
+    """Processor seconds of whole commands: a new run with all days, and nights on top of all days but the last."""
+
+    at_once: float
+    night: float
+    night_with_report: float
+    quiet_night: float
+
+
+def measure_commands(work: Path, days: int, searches: int) -> CommandCosts:
+    """Write a log, and mine it by the command: at once, and its last day (the median of some rounds)."""
+    write_log(work, days, searches)
+    last = (FIRST + timedelta(days - 2)).isoformat()
+    at_once = command_seconds(work, "once")
+    command_seconds(work, "base", "--from", FIRST.isoformat(), "--to", last)
+    costs: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    for has_report in [True, False] * ROUNDS:
+        options = [] if has_report else ["--no-report"]
+        shutil.rmtree(work / "night", ignore_errors=True)
+        shutil.copytree(work / "base", work / "night")
+        command_seconds(work, "night", "--date", last, *options)  # verifies the files of the copy
+        night, quiet_night = (command_seconds(work, "night", *options) for _ in range(2))
+        costs[has_report].append((night, quiet_night))
+    with_report, without = (tuple(map(median, zip(*costs[kind], strict=True))) for kind in (True, False))
+    return CommandCosts(at_once, without[0], with_report[0], without[1])
+
+
+def command_seconds(work: Path, out: str, *options: str) -> float:
+    """Processor seconds of `darklode mine` into a folder."""
+    inputs = ["--logs", str(work / "log"), "--docs", str(work / "docs.parquet"), "--out", str(work / out)]
+    settings = ["--set", "relevance.ranker=none", "--set", f"cache.root={work / 'cache'}"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment |= {"PREFECT_HOME": str(work / "prefect")}
+    before = child_seconds()
+    command = [sys.executable, "-m", "darklode", "mine", *inputs, *settings, *options]
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    return child_seconds() - before
+
+
+def command_table(costs: Mapping[int, CommandCosts], days: int) -> ResultTable:
+    """Whole commands: a night beside mining everything."""
+    columns = {"searches per day": ",d", "impressions": ",d", "all at once: s": ".1f", "a night with report: s": ".2f"}
+    columns |= {"a night, --no-report: s": ".2f", "night ÷ all": ".1%", "a night without news: s": ".2f"}
+    rows = []
+    for searches, cost in costs.items():
+        nights = [cost.night_with_report, cost.night, cost.night / cost.at_once, cost.quiet_night]
+        rows.append([searches, searches * SHOWN * days, cost.at_once, *nights])
+    note = "night ÷ all and the night without news are with --no-report."
+    return ResultTable(f"Whole commands: the last of {days} days", columns, rows, note, ["duckdb"])
+
+
+def write_log(work: Path, days: int, searches: int) -> None:
+    """Write documents and log."""
+    write_documents(work / "docs.parquet", DOCUMENTS)
+    for number in range(days):
+        write_day(work / "log", number, searches, DOCUMENTS)
+
+
 def file_sizes(folder: Path) -> dict[tuple[str, int], int]:
     """Bytes of each file, by path and time of the last change."""
     stats = [(path, path.stat()) for path in folder.rglob("*") if path.is_file()]
@@ -85,23 +149,25 @@ def file_sizes(folder: Path) -> dict[tuple[str, int], int]:
 
 def measure(work: Path, days: int, searches: int) -> MiningCosts:
     """Write a log, mine it at once, and mine its last day on top of the others (the median round)."""
-    write_documents(work / "docs.parquet", DOCUMENTS)
-    for number in range(days):
-        write_day(work / "log", number, searches, DOCUMENTS)
+    write_log(work, days, searches)
     in_new_process(mine, work, work / "base", 0, days - 2)
     at_once = in_new_process(mine, work, work / "once", 0, days - 1)
     nights: list[MiningCost] = []
     for _ in range(ROUNDS):
         shutil.rmtree(work / "night", ignore_errors=True)
         shutil.copytree(work / "base", work / "night")
+        in_new_process(mine, work, work / "night", 0, days - 2)  # verifies the files of the copy
         nights.append(in_new_process(mine, work, work / "night", days - 1, days - 1))
     night = sorted(nights, key=lambda cost: cost.seconds)[len(nights) // 2]
-    once_tables, night_tables = (Run(str(work / name)).tables() for name in ("once", "night"))
-    is_equal = all(
-        once_tables.sql(CONTENT.format(table=table)).equals(night_tables.sql(CONTENT.format(table=table)))
-        for table in ("mined_pairs", "triplets")
-    )
+    once_tables, is_equal = Run(str(work / "once")).tables(), is_equal_content(work / "once", work / "night")
     return MiningCosts(once_tables.rows("impressions"), once_tables.rows("triplets"), at_once, night, is_equal)
+
+
+def is_equal_content(first: Path, second: Path) -> bool:
+    """Whether pairs and triplets of two runs have the same rows."""
+    runs = [Run(str(folder)).tables() for folder in (first, second)]
+    queries = [CONTENT.format(table=table) for table in ("mined_pairs", "triplets")]
+    return all(runs[0].sql(query).equals(runs[1].sql(query)) for query in queries)
 
 
 def night_table(costs: Mapping[int, MiningCosts], days: int) -> ResultTable:
@@ -135,12 +201,17 @@ def main() -> None:
     """Measure, print and save."""
     parser = options(__doc__)
     parser.add_argument("--days", type=int, default=31)
-    parser.add_argument("--searches", type=int, nargs="+", default=[2_500, 10_000])
+    parser.add_argument("--searches", type=int, nargs="+", default=[2_500, 6_800])
+    parser.add_argument("--commands", action="store_true")
     arguments = parser.parse_args()
     days, sizes = (4, [500]) if arguments.quick else (arguments.days, sorted(arguments.searches))
     with tempfile.TemporaryDirectory(prefix="darklode-night-") as folder:
-        costs = {searches: measure(Path(folder, str(searches)), days, searches) for searches in sizes}
-    publish("mining_night", [night_table(costs, days), stage_table(costs[sizes[-1]])], quick=arguments.quick)
+        commands = {size: measure_commands(Path(folder, f"commands-{size}"), days, size) for size in sizes[-1:]}
+        tables = [command_table(commands, days)]
+        if not arguments.commands:
+            costs = {size: measure(Path(folder, str(size)), days, size) for size in sizes}
+            tables += [night_table(costs, days), stage_table(costs[sizes[-1]])]
+    publish("mining_night", tables, quick=arguments.quick)
 
 
 if __name__ == "__main__":

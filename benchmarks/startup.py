@@ -1,8 +1,8 @@
 """Start-up.
 
-Time of whole `darklode` processes on the sample: processor seconds of all their processes together (the Prefect
-server included), and wall time; medians of five. `darklode mine` is timed until its first line. Baseline: the
-interpreter alone (`python -c pass`). Takes 5 minutes; `--quick` times the read-only commands once (2 min).
+Time of whole `darklode` processes on the sample: processor seconds of all their processes together, and wall time;
+medians of five. `darklode mine` is timed until its first line. Baseline: the interpreter alone (`python -c pass`).
+Takes 5 minutes; `--quick` times the read-only commands once (2 min).
 
     python -m benchmarks.startup [--quick] [--rounds N]
 """

@@ -25,6 +25,8 @@ from darklode.schemas.paths import resolve_paths
 from darklode.schemas.setting_names import UnknownKey, known_keys, merge, unknown_keys, without_former_keys
 from darklode.schemas.settings import Settings
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, where it was compiled
+
 DEFAULT_PRESET = "embedded"
 
 NO_JUDGE = "none"
@@ -156,7 +158,7 @@ def _error_message(where: str, wrong: Sequence[Mapping[str, Any]]) -> str:
 
 def recorded_settings(text: bytes | str) -> Settings:
     """The recorded settings of a run; former settings of sections with a kind are dropped."""
-    return resolve(without_former_keys(yaml.safe_load(text)))
+    return resolve(without_former_keys(yaml.load(text, _LOADER)))  # noqa: S506 (a safe loader)
 
 
 def _unknown_preset_message(name: str) -> str:

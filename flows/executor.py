@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from darklode.flows import interrupt
 from darklode.flows.prefect.progress import reporter
+from darklode.pipeline.base.artifacts.store import s3_failure
+from darklode.pipeline.base.errors import DarklodeError, MissingPart
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Manifest, Run, Step
@@ -38,13 +41,46 @@ class Executor(Protocol):
         """Publish a Markdown page on the run; `page` is not called if nobody can see it."""
 
 
+PERMANENT_OS_ERRORS = (
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    FileExistsError,
+    BrokenPipeError,
+)
+"""Errors of the operating system that a retry does not fix."""
+
+
+def is_temporary(error: object) -> bool:
+    """Whether a retry may succeed: a failure of a network file system or S3, never one of Darklode's own errors."""
+    return isinstance(error, OSError) and not isinstance(error, (*PERMANENT_OS_ERRORS, DarklodeError))
+
+
+def explain_s3_failure(error: Exception) -> Exception:
+    """The error itself, or an explanation if S3 failed."""
+    is_unexplained = isinstance(error, OSError) and not isinstance(error, DarklodeError)
+    return MissingPart(sentence) if is_unexplained and (sentence := s3_failure(error)) else error
+
+
 class InProcess:
-    """Runs stages in this process, without retries."""
+    """Runs stages in this process."""
 
     shows_progress = False
     needs_preflight = False
 
-    def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
+    def run(self, run: Run, step: Step, delays: Sequence[float]) -> None:
+        """Run a step; a retry does not repeat finished units."""
+        for delay in delays:
+            try:
+                execute(run, step, lambda: report_progress(step.stage.name))
+            except OSError as error:
+                if not is_temporary(error):
+                    raise
+                reporter().say(f"{step.stage.name}: {error}; retrying")
+                time.sleep(delay)
+            else:
+                return
         execute(run, step, lambda: report_progress(step.stage.name))
 
     def show(self, run: Run, page: Callable[[], str]) -> None:
@@ -53,6 +89,10 @@ class InProcess:
 
 class StageIsDue(Exception):
     """A dry run reached a stage that is not up to date."""
+
+
+class PrefectIsNeeded(Exception):
+    """A job needs Prefect: its shards run on a Ray cluster."""
 
 
 class DryRun(InProcess):

@@ -17,7 +17,7 @@ from typing import Any
 from darklode.flows import factories
 from darklode.flows.error_messages import messages
 from darklode.flows.executor import executor
-from darklode.flows.mining_history import history_of
+from darklode.flows.mining_history import are_documents_read, days_read, history_of
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.server import check_configured
 from darklode.flows.prefect.sharding import check_runner
@@ -171,10 +171,13 @@ def mining_checks(
     decisions: DecisionRequest = NO_DECISIONS,
 ) -> list[Check]:
     """Checks of `mine-logs`; that the log has the dates is required only for a new run."""
+    run = Run(out)
     return [
         lambda: _check_decisions(logs, out, settings, dates, decisions),
-        lambda: check_log(logs, settings.logs, settings.ingest, None if folder_kind(Run(out)) else dates, {}),
-        lambda: check_documents(docs, settings.ingest),
+        lambda: check_log(
+            logs, settings.logs, settings.ingest, None if folder_kind(run) else dates, days_read(run, settings)
+        ),
+        lambda: [] if are_documents_read(run, docs, settings) else check_documents(docs, settings.ingest),
         lambda: _check_output(out, mined=True),
         lambda: _check_parts(out, settings, mining_parts(settings)),
         *_common_checks(out, settings),

@@ -16,7 +16,6 @@ from darklode.schemas.settings import Settings
 
 RETRY_SECONDS = (5.0, 30.0)  # before each retry
 VIEWS, CARD, REPORT = "views.sql", "README.md", "report.html"
-PAGES = (VIEWS, CARD, REPORT)
 
 
 def run_step(run: Run, step: Step, delays: Sequence[float] = RETRY_SECONDS) -> Manifest:
@@ -41,36 +40,57 @@ def report_leakage(run: Run) -> None:
         reporter().say(f"of the validation split, training also has {'; '.join(shares)}")
 
 
-def finish(run: Run) -> None:
+def finish(run: Run, *, report: bool = True) -> None:
     """Write funnel, DuckDB views, dataset card and report of a run whose stages are complete.
 
     Pages made from the same tables, settings and code are not written again, unless a Prefect server shows them.
-    """
-    from darklode.pipeline.report.card import card, mined_card
-    from darklode.pipeline.report.caveats import caveats
 
+    Args:
+        run: the run.
+        report: write the report, and the figures in the card of a mined run; otherwise a report of an earlier state of
+            the run is deleted. `write_pages` adds both later.
+    """
     inputs, settings = read_inputs(run), read_settings(run)
     order = job_of_kind(inputs.kind).stages(run, inputs, settings)
     run_step(run, funnel_step(run, list(order)))
     fingerprint = _page_fingerprint(run, settings, order)
-    has_pages = getattr(inputs, "pages", None) == fingerprint and set(PAGES) <= set(run.store.root_names())
-    if has_pages and not executor().shows_progress:
+    is_current, names = getattr(inputs, "pages", None) == fingerprint, set(run.store.root_names())
+    if is_current and {VIEWS, CARD, *([REPORT] if report else [])} <= names and not executor().shows_progress:
         return
+    from darklode.pipeline.report.card import card, mined_card
+    from darklode.pipeline.report.caveats import caveats
+
     run.store.write(VIEWS, views_sql(run).encode())
     if inputs.kind == "mined":
-        text = mined_card(run, settings)
+        text = mined_card(run, settings, with_tables=report or executor().shows_progress)
     else:
         with all_tables(run).open_local() as tables:
             text = card(run, settings, caveats(tables, settings))
     run.store.write(CARD, text.encode())
-    write_report(run, show_summary=True)
+    if report or executor().shows_progress:
+        write_report(run, show_summary=True)
+    elif not is_current:
+        run.store.delete(REPORT)
     update_inputs(run, pages=fingerprint)
+
+
+def write_pages(run: Run) -> str:
+    """Write the report of a folder, complete or not, and the full card of a mined run; returns the report's path.
+
+    Raises:
+        ArtifactError: as for `write_report`.
+    """
+    path = write_report(run)
+    if read_inputs(run).kind == "mined":
+        from darklode.pipeline.report.card import mined_card
+
+        run.store.write(CARD, mined_card(run, read_settings(run)).encode())
+    return path
 
 
 def _page_fingerprint(run: Run, settings: Settings, order: Mapping[str, bool]) -> str:
     """Identifies what the pages are made from: manifests, settings and the code's version."""
-    records = {name: asdict(manifest) for name, manifest in run.manifests().items()}
-    return key_of(records, settings.model_dump(mode="json"), list(order.items()), version("darklode"))
+    return key_of(run.manifests_hash(), settings.model_dump(mode="json"), list(order.items()), version("darklode"))
 
 
 def publish(run: Run, page: bytes | None = None, file: str = CARD) -> None:

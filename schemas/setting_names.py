@@ -366,8 +366,11 @@ def without_former_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _own_values(mark: OfKind, values: Mapping[str, Any], section: str) -> dict[str, Any]:
     own = mark.section(mark.kind_in(values)).model_fields
-    foreign_keys = {name for name in values if mark.kinds_with_key(name) or f"{section}.{name}" in REMOVED}
-    return {name: value for name, value in values.items() if name in own or name not in foreign_keys}
+
+    def is_former(name: str) -> bool:
+        return f"{section}.{name}" in REMOVED or bool(mark.kinds_with_key(name))  # loads every kind: asked last
+
+    return {name: value for name, value in values.items() if name in own or not is_former(name)}
 
 
 def iterate_leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -68,6 +68,15 @@ ReasonOption = Annotated[
 ]
 
 
+ReportOption = Annotated[
+    bool,
+    typer.Option(
+        "--report/--no-report",
+        help="Write report.html and the card's figures. Without them a night is faster; `darklode report` adds them.",
+    ),
+]
+
+
 @app.command(epilog="Example: darklode mine --logs data/sample --docs data/sample --out runs/clicks")
 def mine(
     *,
@@ -85,6 +94,7 @@ def mine(
     preset: PresetOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
+    report: ReportOption = True,
     check: CheckOption = False,
 ) -> None:
     """Mine a search log into triplets; run it again to process only new days."""
@@ -120,6 +130,7 @@ def mine(
             accept_days=accept_days,
             discard_days=discard_days,
             reason=reason,
+            report=report,
             preset=config_file.preset,
             settings=settings.model_dump(mode="json"),
         )
@@ -137,15 +148,16 @@ def _check_dates(date: datetime | None, first: datetime | None, last: datetime |
 
 
 def _summarise(run: Run, settings: Settings) -> None:
-    tables = all_tables(run)
     console.print()
-    show(statistics.triplet_sources(tables), "Triplets")
-    nights = statistics.nights(tables)
-    show(nights.slice(max(0, nights.num_rows - MAX_DAYS_SHOWN)), "Last days of the log")
-    verdicts = statistics.verified_shares(tables)
-    if verdicts.num_rows:
-        show(verdicts, "Share that the judge calls relevant")
-    show(statistics.association_counts(tables, settings.associate.max_lenders_per_query), "Associations")
-    for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
-        console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
-    show_files(run, MINED_FILES)
+    with all_tables(run).open_local() as tables:
+        show(statistics.triplet_sources(tables), "Triplets")
+        nights = statistics.nights(tables)
+        show(nights.slice(max(0, nights.num_rows - MAX_DAYS_SHOWN)), "Last days of the log")
+        verdicts = statistics.verified_shares(tables)
+        if verdicts.num_rows:
+            show(verdicts, "Share that the judge calls relevant")
+        show(statistics.association_counts(tables, settings.associate.max_lenders_per_query), "Associations")
+        for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
+            console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
+    existing = run.store.root_names()
+    show_files(run, {name: label for name, label in MINED_FILES.items() if name.partition("/")[0] in existing})

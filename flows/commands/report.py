@@ -13,12 +13,15 @@ def report(
     run: RunArgument,
     open_browser: OpenOption = False,
 ) -> None:
-    """Write RUN/report.html, a single-page report of a run, adapter, generated queries or scaling laws."""
-    from darklode.flows.report import write_report
+    """Write RUN/report.html, a single-page report of a run, adapter, generated queries or scaling laws.
+
+    For a mined run also the figures in its card, README.md.
+    """
+    from darklode.flows.stage_runner import write_pages
     from darklode.pipeline.report.page import REPORT_FILE
 
     existing_run = Run(run)
-    console.print(printable(write_report(existing_run)), soft_wrap=True)
+    console.print(printable(write_pages(existing_run)), soft_wrap=True)
     if open_browser:
         _open(existing_run, REPORT_FILE)
 

@@ -7,6 +7,7 @@ import typer
 
 from darklode.flows import runs
 from darklode.flows.commands.options import JsonOption, RunArgument, application
+from darklode.flows.job_history import read_history
 from darklode.flows.jobs.registry import steps_of
 from darklode.flows.output import Answer, answering
 from darklode.flows.prefect.progress import summary
@@ -18,6 +19,8 @@ from darklode.pipeline.report.caveats import missing_probabilities
 from darklode.pipeline.report.label_sets import label_sets
 
 app = application()
+
+N_HISTORY = 10
 
 
 @app.command()
@@ -40,6 +43,7 @@ def status(
         _show_days(opened_run, answer)
         _show_label_sets(opened_run, answer)
         _show_missing_probabilities(opened_run, answer)
+        _show_history(opened_run, answer)
 
 
 def _show_leakage(run: Run, answer: Answer) -> None:
@@ -73,6 +77,18 @@ def _show_missing_probabilities(run: Run, answer: Answer) -> None:
         return
     if sentence:
         answer.say(sentence, warning=True)
+
+
+HISTORY_COLUMNS = {"started": False, "job": False, "state": False, "seconds": True, "message": False}
+
+
+def _show_history(run: Run, answer: Answer) -> None:
+    """Show the last jobs that ran without a Prefect server."""
+    entries = read_history(run)[-N_HISTORY:]
+    if not entries:
+        return
+    rows = [{name: getattr(entry, name) for name in HISTORY_COLUMNS} for entry in entries]
+    answer.rows("history", rows, HISTORY_COLUMNS, "Last jobs")
 
 
 def _show_days(run: Run, answer: Answer) -> None:

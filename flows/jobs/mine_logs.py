@@ -74,6 +74,7 @@ def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
     discard_days: list[str] | None = None,
     reason: str | None = None,
     test_days: int | None = None,
+    report: bool = True,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
     config: FlowPath | None = None,
@@ -91,6 +92,7 @@ def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
         discard_days: days to leave out for good.
         reason: reason for these decisions, for the record.
         test_days: use the last N days of the log as test data; `mining.test_from` moves with the log.
+        report: write report.html and the card's figures; otherwise a report that is out of date is deleted.
         preset: base of the settings.
         settings: overrides of preset and config, as nested sections.
         config: settings file with paths, as `darklode init` writes it, on the machine that runs the job.
@@ -121,7 +123,7 @@ def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
             if step.enabled:
                 run_step(run, step)
         report_leakage(run)
-        finish(run)
+        finish(run, report=report)
         report_held_days(run)
 
 

@@ -9,6 +9,8 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
+from darklode.pipeline.base.errors import HeldBack, NoLift, NotPublishable
+
 if TYPE_CHECKING:
     from prefect import Flow
     from prefect.client.schemas.objects import FlowRun, State
@@ -29,6 +31,11 @@ def notify(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
         build_message(flow.name, flow_run.name, str(state.name).lower(), state.message or "", page or ""),
         get_logger("darklode").warning,
     )
+
+
+def state_of(error: Exception) -> str:
+    """State of a job that ended with an error: held if it finished, but its result is not published."""
+    return "held" if isinstance(error, HeldBack | NoLift | NotPublishable) else "failed"
 
 
 def build_message(flow: str, run: str, state: str, message: str, page: str = "") -> dict[str, str]:

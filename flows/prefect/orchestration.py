@@ -22,7 +22,15 @@ from prefect.logging import get_logger, get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from darklode.flows.executor import Progress, execute, executing, executor, report_progress
+from darklode.flows.executor import (
+    Progress,
+    execute,
+    executing,
+    executor,
+    explain_s3_failure,
+    is_temporary,
+    report_progress,
+)
 from darklode.flows.jobs import adapt_encoder as adapt_encoder_job
 from darklode.flows.jobs import adapt_tenants as adapt_tenants_job
 from darklode.flows.jobs import audit_retrievers as audit_retrievers_job
@@ -39,25 +47,14 @@ from darklode.flows.jobs import train_towers as train_towers_job
 from darklode.flows.jobs import validate_benchmark as validate_benchmark_job
 from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.naming import artifact_key, run_name
-from darklode.flows.prefect.notifications import notify
+from darklode.flows.prefect.notifications import notify, state_of
 from darklode.flows.prefect.progress import reporter, summary
 from darklode.flows.prefect.stale_flow_runs import watch_run
 from darklode.pipeline.base.artifacts import Run, Step
-from darklode.pipeline.base.artifacts.store import s3_failure
-from darklode.pipeline.base.errors import DarklodeError, HeldBack, MissingPart, NoLift, NotPublishable
+from darklode.pipeline.base.errors import DarklodeError
 
 PROGRESS_SECONDS = 2.0  # between updates of a progress artifact, each of which is a request
 END_SECONDS = 5.0  # timeout for Prefect's threads; they end in milliseconds unless a request hangs
-
-PERMANENT_OS_ERRORS = (
-    FileNotFoundError,
-    PermissionError,
-    IsADirectoryError,
-    NotADirectoryError,
-    FileExistsError,
-    BrokenPipeError,
-)
-"""Errors of the operating system that a retry does not fix."""
 
 
 class Tasks:
@@ -125,16 +122,15 @@ def run_stage(run: Run, step: Step, tasks: Tasks) -> State[None]:
 
 def failed_state(error: DarklodeError) -> State[Any]:
     """The final state for an error that a user can fix: its message, without a traceback."""
-    name = "Held" if isinstance(error, HeldBack | NoLift | NotPublishable) else None
+    name = "Held" if state_of(error) == "held" else None
     return Failed(name=name, message=str(error), data=error)
 
 
 def can_retry(task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     """Whether the cause of a failure may be temporary; then it is reported. Darklode's own errors never are."""
-    error = state.data
-    if not isinstance(error, OSError) or isinstance(error, (*PERMANENT_OS_ERRORS, DarklodeError)):
+    if not is_temporary(state.data):
         return False
-    reporter().say(f"{task.name}: {error}; retrying")
+    reporter().say(f"{task.name}: {state.data}; retrying")
     return True
 
 
@@ -186,8 +182,9 @@ def as_flow(job: Job) -> Flow[..., State[None]]:
             except DarklodeError as error:
                 return failed_state(error)
             except OSError as error:
-                if sentence := s3_failure(error):
-                    return failed_state(MissingPart(sentence))
+                explained = explain_s3_failure(error)
+                if isinstance(explained, DarklodeError):
+                    return failed_state(explained)
                 raise
 
     run_managed.__module__ = __name__  # where deployments import it from

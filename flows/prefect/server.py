@@ -1,4 +1,4 @@
-"""A Prefect server for the length of one command, if none is configured.
+"""The configured Prefect server; without one, a temporary server for a command whose job needs Prefect.
 
 Prefect's own temporary server survives if its parent is killed. This one watches its parent, and starts while the rest
 of Darklode is imported. Its socket is opened here and passed on, so that no other process can take the port; it reports
@@ -13,11 +13,13 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Protocol
 
 from darklode.pipeline.base.errors import MissingPart
@@ -56,24 +58,41 @@ class Server(Protocol):
         """
 
 
-@contextmanager
-def prefect_server() -> Iterator[Server]:
-    """Point Prefect to the configured server, or to a temporary one that ends with the block or the process."""
-    if configured := configured_server():
-        yield configured
-        return
-    with own_server() as server:
-        yield server
-
-
 def configured_server() -> "ConfiguredServer | None":
     """The configured server, if any. Also sets Prefect's logging to quiet, before Prefect is imported."""
+    if not may_be_configured():
+        return None
     for name, value in QUIET_VARIABLES.items():
         os.environ.setdefault(name, value)
     from prefect.settings import PREFECT_API_URL
 
     configured = PREFECT_API_URL.value()
     return ConfiguredServer(configured) if configured else None
+
+
+def may_be_configured() -> bool:
+    """Whether to ask Prefect for its server; False if no setting can name one.
+
+    Importing Prefect takes longer than most nights of mining, so its sources of settings are looked at first.
+    """
+    variables = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+    if "prefect.settings" in sys.modules or any(name in os.environ for name in variables):
+        return True
+    home = os.environ.get("PREFECT_HOME")
+    profiles = (Path(home) if home else Path.home() / ".prefect") / "profiles.toml"
+    try:
+        if Path("prefect.toml").exists() or ("PREFECT_" in _text(Path(".env"))):
+            return True
+        if "prefect" in tomllib.loads(_text(Path("pyproject.toml"))).get("tool", {}):
+            return True
+        content = tomllib.loads(_text(profiles))
+        return "PREFECT_API_URL" in content.get("profiles", {}).get(content.get("active"), {})
+    except (OSError, ValueError):  # unreadable: Prefect says why
+        return True
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 @dataclass(frozen=True)

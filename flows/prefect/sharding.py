@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from darklode.flows.executor import PrefectIsNeeded, executor
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.sharding import Pieces, Shard, Spread, here, load_shard_result, save_shard_result
@@ -117,6 +118,8 @@ def check_runner(settings: RunnerSettings) -> list[str]:
 
 @contextmanager
 def _connect_runner(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
+    if not executor().shows_progress:
+        raise PrefectIsNeeded
     ray, prefect_ray = import_module("ray"), import_module("prefect_ray")
     try:
         runner = _enter_runner(settings, ray, prefect_ray)

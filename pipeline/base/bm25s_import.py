@@ -1,9 +1,12 @@
-"""Import bm25s without JAX."""
+"""Import bm25s without JAX, or only its stop words."""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from runpy import run_path
 from types import ModuleType
 from typing import Any
 
@@ -24,3 +27,12 @@ def import_bm25s() -> Any:
         return import_module(_PACKAGE)
     finally:
         del modules[_HIDDEN]
+
+
+def bm25s_stop_words() -> tuple[str, ...]:
+    """The English stop words of bm25s, from their file alone: importing the package takes a quarter of a second."""
+    package = find_spec(_PACKAGE)
+    assert package
+    assert package.origin
+    words: tuple[str, ...] = run_path(str(Path(package.origin).with_name("stopwords.py")))["STOPWORDS_EN_PLUS"]
+    return words

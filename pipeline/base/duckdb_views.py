@@ -61,7 +61,7 @@ def query(run: Run, sql: str) -> pa.Table:
         InputError: DuckDB cannot run it, or it is not a single SELECT.
     """
     tables = all_tables(run)
-    with tables.connect() as connection:
+    with tables.connect(own=True) as connection:
         _lock(connection, run, tables)
         try:
             answer: pa.Table = connection.sql(_select(connection, sql)).to_arrow_table()

@@ -15,7 +15,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.bm25s_import import import_bm25s
+from darklode.pipeline.base.bm25s_import import bm25s_stop_words
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.segmentation import UNSPACED_CLASS, UNSPACED_RUN, insert_spaces
 
@@ -84,10 +84,7 @@ class _Stems(dict[str, str]):
 
 @cache
 def _stop_words() -> frozenset[str]:
-    import_bm25s()
-    from bm25s.stopwords import STOPWORDS_EN_PLUS
-
-    return frozenset(STOPWORDS_EN_PLUS) | frozenset("d ll m re s t ve".split())
+    return frozenset(bm25s_stop_words()) | frozenset("d ll m re s t ve".split())
 
 
 class Analyzer:

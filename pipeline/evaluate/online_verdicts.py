@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.chunk_texts import Digest, TenantChunks
 from darklode.pipeline.base.relations import view
 from darklode.pipeline.evaluate.online_metrics import DEPTHS, SHOWN_DOCUMENTS_SQL

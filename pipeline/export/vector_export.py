@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.errors import ExportError
 from darklode.pipeline.export.engines import ENGINES
 from darklode.pipeline.export.vector_engine import Engine

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from darklode.pipeline.base.artifacts import Store, key_of
-from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.errors import ArtifactError, InputError
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.shards import Shards

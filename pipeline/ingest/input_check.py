@@ -144,7 +144,8 @@ def check_log(
     """Check a search log: its first and last days. Objects below `s3://` are only listed.
 
     Args:
-        path, settings, ingest, dates, earlier_days: as for `ingest_logs`.
+        path, settings, ingest, dates: as for `ingest_logs`.
+        earlier_days: as for `ingest_logs`, if they were read with the same settings: their files are not checked again.
 
     Raises:
         SettingsError: unknown time zone.
@@ -155,13 +156,17 @@ def check_log(
     if not earlier_days:
         require_log_format(path, files, settings.format)
     partitions, ubi = partitions_of(files, settings.format), is_ubi(files, settings.format)
-    plan_days(partitions, dates, earlier_days, settings.max_late_days if ubi else 0)
+    plans = plan_days(partitions, dates, earlier_days, settings.max_late_days if ubi else 0)
     if path.startswith(REMOTE_PREFIX):
         return []
-    intake, checked_partitions = _preview_intake("impressions", path), _both_ends(list(partitions.values()))
+    read_before = {plan.name for plan in plans if plan.recorded is not None and plan.basis == plan.recorded}
+    unread_partitions = [partition for name, partition in partitions.items() if name not in read_before]
+    if not unread_partitions:
+        return []
+    intake, checked_partitions = _preview_intake("impressions", path), _both_ends(unread_partitions)
     file_format = None if settings.format in {"auto", "ubi"} else settings.format
     preview = SourcePreview(event_columns(settings.columns) if ubi else log_columns(settings.columns), intake, ingest)
-    reads_all = len(checked_partitions) == len(partitions) and not ubi
+    reads_all = len(checked_partitions) == len(unread_partitions) and not ubi
     for partition in checked_partitions:
         rules = LogRules(settings, ingest, partition.date)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.personal_data import mask as masked
 from darklode.pipeline.base.query_normalization import normal_form
 from darklode.pipeline.base.types import Mask

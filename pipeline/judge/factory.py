@@ -10,7 +10,6 @@ from typing import Any, Self, cast
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.kinds import JudgeKind
-from darklode.pipeline.judge.panel import Panel, Vote
 from darklode.pipeline.judge.port import Judge
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -88,6 +87,8 @@ def judge_for(
         threshold = thresholds.get(chunks.tenant, settings.cut)
         if not other_builders:
             return first(chunks, threshold)
+        from darklode.pipeline.judge.panel import Panel, Vote  # slow to import
+
         panel_members = [
             first(chunks, settings.cut),
             *(builder(chunks, member.cut) for builder, member in zip(other_builders, settings.panel, strict=True)),

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts.database import pieces
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
-from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.doubtful_labels import LIKELIHOOD_SQL
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.judge.logistic import MIN_PROBABILITY

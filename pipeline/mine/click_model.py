@@ -11,8 +11,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.optimize import minimize
-from scipy.special import digamma, gammaln
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables, digest
 from darklode.pipeline.base.types import Doubles, Ints
@@ -166,6 +164,9 @@ def gamma_prior(clicks: Doubles, expected: Doubles, pairs: Ints) -> tuple[float,
 
     Source: empirical Bayes after Robbins (1956); the gamma-Poisson shrinker of DuMouchel (1999) with one component.
     """
+    # Slow to import, and the model is not fitted every night.
+    from scipy.optimize import minimize
+    from scipy.special import digamma, gammaln
 
     def loss(log_parameters: Doubles) -> tuple[float, Doubles]:
         """Negative log likelihood without constants, and its gradient by log shape and log rate."""

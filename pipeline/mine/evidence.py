@@ -12,9 +12,9 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
+from darklode.pipeline.base.artifacts.database import pieces
 from darklode.pipeline.base.artifacts.output import RESULT_ROWS
 from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
-from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.query_normalization import normal_form
 from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.pipeline.base.sharding import Pieces, Spread, here

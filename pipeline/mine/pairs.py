@@ -12,8 +12,8 @@ from typing import NamedTuple
 import duckdb
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest, key_of
+from darklode.pipeline.base.artifacts.database import pieces
 from darklode.pipeline.base.artifacts.output import RESULT_ROWS
-from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, materialize, view
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.mine.days import digests

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
-from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.relations import materialize
 from darklode.schemas.settings import SplitSettings

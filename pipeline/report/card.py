@@ -12,7 +12,6 @@ from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.prepare.split import SPLITS
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats
-from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.pipeline.report.grades import GRADES_NOTE, label_grades
 from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
 from darklode.pipeline.validate.gate import release, release_outcome
@@ -243,17 +242,26 @@ CHANGED_TRIPLETS_NOTE = """\
   `triplets_removed`. DuckDB views and exports apply these changes, other readers of the files do not."""
 
 
-def mined_card(run: Run, settings: Settings) -> str:
+NO_TABLES_NOTE = "This card has no figures: run `darklode report` on the run's folder to add them."
+
+
+def mined_card(run: Run, settings: Settings, *, with_tables: bool = True) -> str:
     """Dataset card (README.md) of a mined run as Markdown with Hugging Face front matter.
 
     Args:
         run: a run, possibly incomplete; missing parts are omitted.
         settings: the run's settings.
+        with_tables: with the tables of figures, which read most tables of the run; otherwise a sentence says how to add
+            them.
     """
+    from darklode.pipeline.report.favored_systems import favored_systems  # slow to import
+
     with all_tables(run).open_local() as tables:
         sentences = [*mined_caveats(tables), *favored_systems(tables, settings)]
         warnings = [f"> **Warning:** {cell(sentence)}" for sentence in sentences]
-        card_tables = list(_mined_tables(tables, settings))
+        card_tables = list(_mined_tables(tables, settings)) if with_tables else []
+    if not with_tables:
+        warnings.append(NO_TABLES_NOTE)
     notices = [CLICK_LABELS_WARNING, *warnings, "## Trained models", _models_section(run)]
     text = document(
         [_title(run, settings), *notices], card_tables, closing(run, settings, _mined_reading(run, settings))

@@ -6,7 +6,6 @@ from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.mine.admission.held_days import held_days
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.pipeline.report.grades import mixed_grades
 from darklode.pipeline.report.statistic import Statistic
 from darklode.schemas.settings import Settings
@@ -37,6 +36,8 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
         tables: `duckdb_views.all_tables` of a finished run.
         settings: the settings of that run: pool depth, retrievers, negatives per triplet.
     """
+    from darklode.pipeline.report.favored_systems import favored_systems  # slow to import; not for mined runs
+
     sentences = [
         _small_tenants_caveat(tables, settings.pool.search_depth),
         _few_positives_caveat(tables),

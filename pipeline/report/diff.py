@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.artifacts.database import scratch
 from darklode.schemas.tables import TABLES
 
 

@@ -7,6 +7,7 @@ so that even an unescaped untrusted text could do no harm.
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from importlib import import_module
 from importlib.resources import files
 
 import pyarrow as pa
@@ -15,56 +16,46 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from darklode.pipeline.report.figure import FigureSection, FilledFigure, fill_figures
 from darklode.pipeline.report.formatting import clean, first, number
 from darklode.pipeline.report.passages import EXCERPT
-from darklode.pipeline.report.sections import (
-    adaptation,
-    audit,
-    cost,
-    distillation,
-    encoder_swap,
-    evaluation,
-    generation,
-    human_agreement,
-    laws,
-    mining,
-    overview,
-    pool,
-    positives,
-    queries,
-    triplets,
-    validation,
-    verdicts,
-)
 from darklode.pipeline.report.source import ReportSource
 from darklode.pipeline.report.summary import header
 
-SECTIONS = (
-    adaptation.SECTION,
-    distillation.SECTION,
-    laws.SECTION,
-    encoder_swap.SECTION,
-    generation.SECTION,
-    overview.SECTION,
-    queries.SECTION,
-    pool.SECTION,
-    verdicts.SECTION,
-    positives.SECTION,
-    human_agreement.SECTION,
-    validation.SECTION,
-    audit.SECTION,
-    evaluation.SECTION,
-    mining.SECTION,
-    triplets.SECTION,
-    cost.SECTION,
-)
+SECTION_MODULES = {
+    "adapting": "adaptation",
+    "distilling": "distillation",
+    "laws": "laws",
+    "encoder_swap": "encoder_swap",
+    "generating": "generation",
+    "overview": "overview",
+    "queries": "queries",
+    "pool": "pool",
+    "judging": "verdicts",
+    "positives": "positives",
+    "people": "human_agreement",
+    "validation": "validation",
+    "audit": "audit",
+    "evaluation": "evaluation",
+    "mining": "mining",
+    "triplets": "triplets",
+    "cost": "cost",
+}
+"""Modules of the sections by key, in the order of the report; imported when they are needed."""
+
+
+def load_sections(keys: Sequence[str] | None = None) -> list[FigureSection]:
+    """The sections with some keys, in the order of the report; None: all sections."""
+    package = "darklode.pipeline.report.sections"
+    return [
+        import_module(f"{package}.{module}").SECTION
+        for key, module in SECTION_MODULES.items()
+        if keys is None or key in keys
+    ]
 
 
 def filled_sections(
     source: ReportSource, keys: Sequence[str] | None = None
 ) -> Iterator[tuple[FigureSection, list[FilledFigure]]]:
     """The sections that have a figure for this run, with their figures; only those with the given keys, if any."""
-    for section in SECTIONS:
-        if keys is not None and section.key not in keys:
-            continue
+    for section in load_sections(keys):
         figures = list(fill_figures(section.figures, source))
         if figures:
             yield section, figures

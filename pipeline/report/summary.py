@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import caveats, mined_caveats, weak_ranker
-from darklode.pipeline.report.favored_systems import favored_systems
 from darklode.pipeline.report.formatting import number, strip_bidi_controls
 from darklode.pipeline.report.label_sets import label_sets
 from darklode.pipeline.report.source import ReportSource, incomplete
@@ -208,5 +207,7 @@ def _caveats(source: ReportSource) -> list[str]:
     if source.mined:
         if "mined_triplets" not in source.manifests:
             return []
+        from darklode.pipeline.report.favored_systems import favored_systems  # slow to import
+
         return [*mined_caveats(source.tables), *favored_systems(source.tables, source.settings)]
     return caveats(source.tables, source.settings) if "label" in source.manifests else []

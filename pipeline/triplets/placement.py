@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.artifacts.stage import partition_of, partition_values
-from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.schemas.tables import TRIPLETS
 
 TRIPLET_ID_SQL = "substr(sha256(concat_ws(chr(0), {of}tenant, {of}query_id, {of}positive_id, {of}source)), 1, 24)"

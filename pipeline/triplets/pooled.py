@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
-from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.chunk_texts import TEXT_FORMS_SQL
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.triplets.pooled_sql import (

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts.database import pieces
 from darklode.pipeline.base.artifacts.output import PART_ROWS
-from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.validate import strata
 from darklode.pipeline.validate.strata import Cells, Stratum, stratify
 from darklode.schemas.review_tables import REVIEW_SAMPLE, REVIEW_STRATA

@@ -1,6 +1,7 @@
 """Stages in this process: what stands is not run, what is due stops a dry run, and Ctrl-C is looked for."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -8,6 +9,7 @@ from darklode.flows import interrupt
 from darklode.flows.executor import DryRun, InProcess, StageIsDue, execute, executing, executor, report_progress
 from darklode.flows.prefect.progress import SilentReporter, reporting
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Step, Tables, call
+from helpers import shaky_stage
 
 STAGE = Stage("work", 1, (), ())
 
@@ -50,6 +52,20 @@ def test_a_step_is_run_once_and_told_each_time(run: Run) -> None:
     ]
     assert ("work", 1, 2, "half") in told.told
     assert ("work", "seed: 1 → 2") in told.told
+
+
+@pytest.mark.parametrize("case", list(shaky_stage.CASES))
+def test_a_temporary_failure_is_retried_as_on_prefect(run: Run, case: str) -> None:
+    errors = shaky_stage.CASES[case]
+    work, told = shaky_stage.Shaky(errors), shaky_stage.Told()
+    is_retried = case in {"once", "twice"}
+    shaky = Step(shaky_stage.STAGE, call(work))
+    with reporting(told), nullcontext() if is_retried else pytest.raises(type(errors[0])):
+        InProcess().run(run, shaky, shaky_stage.SOON)
+    n_retries = len(shaky_stage.SOON) if case == "too often" else len(errors) if is_retried else 0
+    assert told.sentences == [f"judge: {error}; retrying" for error in errors[:n_retries]]
+    assert work.worked == ["first", "second", *["second"] * n_retries], "finished units are kept"
+    assert bool(run.manifests()) is is_retried
 
 
 def test_a_dry_run_goes_through_what_stands_and_stops_before_what_is_due(run: Run) -> None:

@@ -1,12 +1,23 @@
-"""What a command starts: nothing where every stage stands, one server where one has to run."""
+"""What a command starts: nothing without a server, and with one a flow run only where a stage has to run."""
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from helpers.commands import Environment, SampleRun, build_command, built, mine_command, run_inside
+from darklode.flows.job_history import read_history
+from darklode.flows.launch import launch
+from darklode.flows.prefect.progress import SilentReporter
+from darklode.flows.runs import write_inputs
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import HeldBack, InputError, MissingPart
+from darklode.schemas.run_inputs import MinedInputs
+from helpers.commands import Environment, SampleRun, build_command, built, mine_command, run_inside, server_of
+from helpers.environment import with_paths
+from helpers.hook import listening
 
 pytestmark = pytest.mark.server
 
@@ -50,3 +61,89 @@ def test_stages_that_stand_are_reported_once(sample_run: SampleRun, served: Envi
     stood = STANDS.findall(printed)
     assert len(stood) == len(set(stood)) == 13
     assert re.search(r"^audit: n_resamples: 1000 → 50\n✓ audit ", printed, re.M)
+
+
+MINED = """
+import sys
+from darklode.flows.cli import run_guarded
+sys.argv[0] = "darklode"
+code = run_guarded()
+imported = sorted({name.partition(".")[0] for name in sys.modules} & {"prefect", "uvicorn", "scipy", "sklearn"})
+print(imported, file=sys.stderr)
+raise SystemExit(code)
+"""
+
+
+@pytest.mark.slow
+def test_a_night_without_a_server_needs_no_prefect_and_a_quiet_one_writes_nothing(
+    alone: Environment, mined_run: SampleRun, tmp_path: Path
+) -> None:
+    copied = Path(shutil.copytree(mined_run.folder, tmp_path / "run"))
+    command = [sys.executable, "-c", MINED, *mine_command(copied, "--no-report")[1:]]
+    environment = dict(alone) | {"PYTHONPATH": with_paths()["PYTHONPATH"]}
+
+    def mine(*options: str) -> str:
+        """What was imported."""
+        arguments = [*command, *options]
+        done = subprocess.run(arguments, env=environment, cwd=tmp_path, capture_output=True, check=True, text=True)
+        return done.stderr.strip()
+
+    assert "prefect" not in mine("--discard-day", "2026-03-03")
+    assert not (copied / "report.html").exists(), "it would be out of date"
+    (entry,) = read_history(Run(str(copied)))
+    assert (entry.job, entry.state, "admit_days" in entry.stages) == ("mine-logs", "complete", True)
+
+    def written() -> dict[Path, int]:
+        """When each file was written; the stamps of files verified for the first time do not count."""
+        files = (path for path in copied.rglob("*") if path.is_file() and "verified" not in path.parts)
+        return {path: path.stat().st_mtime_ns for path in files}
+
+    before = written()
+    assert mine() == "[]", "these modules are slow to import"
+    assert written() == before
+
+
+@pytest.fixture
+def mined_folder(alone: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A folder as `mine` begins it, and no Prefect server."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    run = Run(str(tmp_path / "run"))
+    write_inputs(run, MinedInputs(logs="log", docs="docs"))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "posted"),
+    [
+        (InputError("nowhere does not exist"), "failed", ["failed"]),
+        (ValueError("a bug"), "failed", ["failed"]),
+        (HeldBack("held back: 2026-03-11"), "held", []),
+        (KeyboardInterrupt(), "interrupted", []),
+    ],
+)
+def test_the_end_of_a_job_without_a_server_is_recorded_and_posted(
+    alone: Environment,
+    mined_folder: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    state: str,
+    posted: list[str],
+) -> None:
+    """Days held back are posted by the job itself, at most once a day."""
+
+    def mine_logs(out: str) -> None:
+        raise error
+
+    with listening(monkeypatch) as hook, server_of(alone), pytest.raises(type(error)):
+        launch(mine_logs, SilentReporter(), out=mined_folder.store.url)
+    (entry,) = read_history(mined_folder)
+    assert (entry.job, entry.state, entry.message) == ("mine-logs", state, str(error))
+    assert [message["state"] for _, message in hook.posted] == posted
+
+
+def test_a_failure_of_s3_is_explained(alone: Environment, mined_folder: Run) -> None:
+    def mine_logs(out: str) -> None:
+        raise OSError("AWS Error ACCESS_DENIED during ListObjectsV2 operation: Access Denied")
+
+    with server_of(alone), pytest.raises(MissingPart):
+        launch(mine_logs, SilentReporter(), out=mined_folder.store.url)

@@ -12,10 +12,13 @@ from darklode.flows.jobs.build_benchmark import steps
 from darklode.flows.jobs.job import stages
 from darklode.flows.jobs.mine_logs import steps as mine_steps
 from darklode.flows.runs import write_run
-from darklode.flows.stage_runner import RETRY_SECONDS, finish, funnel_step, publish, run_step
+from darklode.flows.stage_runner import RETRY_SECONDS, finish, funnel_step, publish, run_step, write_pages
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
-from darklode.schemas.run_inputs import BenchmarkInputs
+from darklode.pipeline.report.card import NO_TABLES_NOTE
+from darklode.schemas.run_inputs import BenchmarkInputs, MinedInputs
+from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
+from helpers.runs import put
 
 
 class Showing(InProcess):
@@ -75,6 +78,24 @@ def test_the_funnel_is_due_when_another_stage_counted_anew(run: Run) -> None:
     assert funnel_step(run, order).plan(run).is_up_to_date
     run.store.delete("manifests/clean.json")
     assert "the other stages changed" in str(funnel_step(run, order).plan(run).reason)
+
+
+def test_without_a_report_the_card_has_no_figures_until_the_pages_are_written(run: Run) -> None:
+    finished_run(run.store.url)
+    write_run(run, MinedInputs(logs="logs", docs="docs"), load_settings())
+    finish(run)
+    assert b"## Funnel" in (run.store.read("README.md") or b"")
+    assert run.store.read("report.html")
+    put(run, "log_days", TABLES["log_days"].empty())
+    finish(run, report=False)
+    assert NO_TABLES_NOTE.encode() in (run.store.read("README.md") or b"")
+    assert run.store.read("report.html") is None, "it would be out of date"
+    written = {name: run.store.stamp(name) for name in ("README.md", "views.sql", "inputs.json")}
+    finish(run, report=False)
+    assert {name: run.store.stamp(name) for name in written} == written
+    write_pages(run)
+    assert b"## Funnel" in (run.store.read("README.md") or b"")
+    assert run.store.read("report.html")
 
 
 def test_a_finished_run_has_card_views_and_report_and_shows_one_page(run: Run) -> None:

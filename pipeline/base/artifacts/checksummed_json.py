@@ -15,9 +15,10 @@ _CHECKSUM = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\Z')
 
 
 def dump_checksummed(content: Mapping[str, Any]) -> bytes:
-    """Serialize a mapping to JSON and append its checksum as the last key."""
-    text = json.dumps({**content, CHECKSUM_KEY: ""}, indent=1, ensure_ascii=False).encode()
-    signed_bytes = text[: -len(b'"sha256": ""\n}')]
+    """Serialize a mapping to JSON, one key per line, and append its checksum as the last key."""
+    # Python's encoder is ten times slower with an indent.
+    lines = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
+    signed_bytes = "".join(["{\n", *(f" {line},\n" for line in lines), " "]).encode()
     return signed_bytes + f'"{CHECKSUM_KEY}": "{hashlib.sha256(signed_bytes).hexdigest()}"\n}}'.encode()
 
 

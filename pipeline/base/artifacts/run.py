@@ -1,7 +1,8 @@
 """A run: its manifests determine which stages are complete, which are up to date, and which must be redone and why."""
 
+import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -20,6 +21,7 @@ from darklode.pipeline.base.artifacts.stage import (
     Stage,
     difference,
     fingerprint,
+    key_of,
     parts_of,
 )
 from darklode.pipeline.base.artifacts.store import LOCK_FILE, ReadOnlyStore, Store, explain_write_errors
@@ -55,6 +57,8 @@ class Run:
         self.store = ReadOnlyStore(url) if untouched else Store(url)
         self._intact = IntegrityCheck(self.store)
         self._s3_lease: RunLease | None = None
+        self._table_files: dict[str, list[str]] | None = None
+        self._parsed: dict[str, tuple[bytes, Manifest]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_s3_lease": None}  # another process does not hold it
@@ -111,11 +115,22 @@ class Run:
         return manifests
 
     def _parse(self, name: str, data: bytes) -> Manifest:
+        """The manifest in a file; parsed once, since every plan reads all manifests. Callers must not change it."""
+        known = self._parsed.get(name)
+        if known and known[0] == data:
+            return known[1]
         try:
-            return Manifest.from_json(data)
+            manifest = Manifest.from_json(data)
+            self._parsed[name] = (data, manifest)
+            return manifest
         except ValueError as error:
             message = f"{self.store.path(name)} is damaged ({error}); delete it and run the same command again"
             raise ArtifactError(message) from error
+
+    def manifests_hash(self) -> str:
+        """Hash of all manifests: changes when any stage was run again."""
+        names = [name for name in sorted(self.store.sizes("manifests")) if name.endswith(".json")]
+        return key_of(*(hashlib.sha256(self.store.read(name) or b"").hexdigest() for name in names))
 
     def parts(self) -> dict[str, list[Part]]:
         """Parts of every table of a complete stage."""
@@ -237,13 +252,22 @@ class Run:
         names = [*stage.reads, *(name for name in stage.consults if name in parts)]
         return self.tables(*names) if names else Tables(self.store, {})
 
+    def _list_tables(self, tables: Collection[str]) -> list[str]:
+        """Files of all tables. Only those of `tables` are listed again each time: no other stage writes now."""
+        if self._table_files is None:
+            self._table_files = {name: self._list_table(name) for name in self.store.folders("tables")}
+        self._table_files |= {name: self._list_table(name) for name in tables}
+        return [file for files in self._table_files.values() for file in files]
+
+    def _list_table(self, table: str) -> list[str]:
+        return list(self.store.sizes(f"tables/{table}", recursive=True))
+
     def delete_old_parts(self, manifest: Manifest) -> None:
         """Delete parts of older or unfinished versions of a complete stage, and its progress records."""
         own_part = parts_of(manifest.stage)
-        for table in self.store.folders("tables"):
-            current_files = {part.file for part in manifest.outputs.get(table, [])}
-            for name in self.store.sizes(f"tables/{table}", recursive=True):
-                if own_part.fullmatch(name.rpartition("/")[2]) and name not in current_files:
-                    self.store.delete(name)
+        current_files = {part.file for parts in manifest.outputs.values() for part in parts}
+        for name in self._list_tables(manifest.outputs):
+            if manifest.stage in name and name not in current_files and own_part.fullmatch(name.rpartition("/")[2]):
+                self.store.delete(name)
         for name in self.store.sizes(f"progress/{manifest.stage}"):
             self.store.delete(name)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -97,7 +97,9 @@ class Manifest:
         return sum(part.rows for part in self.outputs.get(table, []))
 
     def to_json(self) -> bytes:
-        return dump_checksummed(asdict(self))
+        # Not `asdict`, which copies every value of every unit.
+        outputs = {name: [vars(part) for part in parts] for name, parts in self.outputs.items()}
+        return dump_checksummed(vars(self) | {"outputs": outputs, "funnel": [vars(step) for step in self.funnel]})
 
     @classmethod
     def from_json(cls, data: bytes) -> "Manifest":
@@ -152,9 +154,12 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 """A JSON value; scalars of pyarrow or NumPy are not allowed."""
 
 
+KEY_DIGITS = 16
+
+
 def key_of(*basis: Json) -> str:
     """Hash of plain values, 16 hex digits."""
-    return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:KEY_DIGITS]
 
 
 def part_file(table: str, stage: str, number: int, sha256: str, partition: str = "") -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,18 +12,16 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from darklode.pipeline.base.artifacts.database import explain_failures, pieces, scratch
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
 from darklode.pipeline.base.artifacts.stage import Part, digest, table_of
 from darklode.pipeline.base.artifacts.store import Store
-from darklode.pipeline.base.errors import ArtifactError, NotWritable
+from darklode.pipeline.base.errors import ArtifactError
 from darklode.schemas.table import Table
 from darklode.schemas.tables import TABLES
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pads
-
-MEMORY_LIMIT = "2GB"
-"""Memory of a DuckDB connection; larger intermediate results are spilled to disk."""
 
 BATCH_ROWS = 8192
 """Default rows per batch."""
@@ -76,7 +71,7 @@ class Tables:
         self._require_intact(table_of(part.file))
         path = self._store.path(part.file)
         filesystem = self._store.filesystem
-        with _explain_failures():
+        with explain_failures():
             return pq.read_table(path, filesystem=filesystem, partitioning=None, page_checksum_verification=True)
 
     def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
@@ -140,7 +135,7 @@ class Tables:
         """The whole table in write order; in key order if it has a patch."""
         if self._has_patches(table):
             return self.sql(_in_order(table, columns))
-        with _explain_failures():
+        with explain_failures():
             return self.dataset(table, columns).to_table(columns=columns)
 
     def batches(self, table: str, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
@@ -151,19 +146,20 @@ class Tables:
         scan = self.dataset(table, columns).scanner(
             columns=columns, batch_size=rows, batch_readahead=2, fragment_readahead=1, use_threads=False
         )
-        with _explain_failures():
+        with explain_failures():
             for batch in scan.to_batches():
                 if batch.num_rows:
                     yield pa.Table.from_batches([batch])
 
     @contextmanager
-    def connect(self, query: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    def connect(self, query: str | None = None, *, own: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
         """A DuckDB connection with a view for each table; it spills to disk above MEMORY_LIMIT.
 
         Args:
             query: only tables named in it get a view, because each view opens a file; None: all tables.
+            own: as for `scratch`.
         """
-        with scratch() as connection:
+        with scratch(own=own) as connection:
             for table in self._named_in(query):
                 self.view(connection, table, table)
             yield connection
@@ -258,7 +254,7 @@ class _ConnectedTables(Tables):
         self._viewed: set[str] = set()
 
     @contextmanager
-    def connect(self, query: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    def connect(self, query: str | None = None, *, own: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:  # noqa: ARG002 (the shared one)
         for table in self._named_in(query):
             if table not in self._viewed:
                 self.view(self._connection, table, table)
@@ -318,59 +314,3 @@ def no_rows(table: Table) -> str:
 
 def _sql_type(kind: pa.DataType) -> str:
     return f"{_sql_type(kind.value_type)}[]" if pa.types.is_list(kind) else _SQL_TYPES[kind]
-
-
-@contextmanager
-def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
-    """An empty in-memory database that spills to disk above MEMORY_LIMIT."""
-    with tempfile.TemporaryDirectory(prefix="darklode-duckdb-") as spill:
-        connection = duckdb.connect(
-            config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill, "preserve_insertion_order": False}
-        )
-        try:
-            connection.execute("SET enable_progress_bar = false")
-            with _explain_failures():
-                yield connection
-        finally:
-            connection.close()
-
-
-_DAMAGE_MESSAGES = ("CRC checksum verification failed", "Couldn't deserialize thrift")
-"""Arrow's messages for damaged pages."""
-
-
-@contextmanager
-def _explain_failures() -> Iterator[None]:
-    """Explain damaged pages, which are only detected by reading on S3, and a full disk.
-
-    Raises:
-        ArtifactError: a page is damaged.
-        NotWritable: the disk is full.
-    """
-    try:
-        yield
-    except (duckdb.Error, OSError) as error:
-        if any(sign in str(error) for sign in _DAMAGE_MESSAGES):
-            raise ArtifactError("a file of the run is damaged; find it with `darklode verify RUN`") from error
-        if isinstance(error, OSError) or os.strerror(errno.ENOSPC) not in str(error):
-            raise
-        message = f"no space left for intermediate results in {tempfile.gettempdir()}"
-        raise NotWritable(f"{message}; free some, or set TMPDIR to another folder") from error
-
-
-def pieces(
-    connection: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, object], rows: int
-) -> Iterator[pa.Table]:
-    """Run an ordered query; yields its rows in pieces of `rows` rows.
-
-    DuckDB's batches depend on its number of threads; these pieces are the same on every machine.
-    """
-    reader = connection.sql(query, params=dict(parameters)).to_arrow_reader(rows)
-    buffered: pa.Table = reader.schema.empty_table()
-    for batch in reader:
-        buffered = pa.concat_tables([buffered, pa.Table.from_batches([batch])])
-        while buffered.num_rows >= rows:
-            yield buffered.slice(0, rows)
-            buffered = buffered.slice(rows)
-    if buffered.num_rows:
-        yield buffered

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.chunk_texts import tenants
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.types import Ints

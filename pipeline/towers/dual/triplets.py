@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.base.artifacts.tables import pieces
+from darklode.pipeline.base.artifacts.database import pieces
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.tables import TABLES

@@ -14,7 +14,7 @@ from darklode.flows.report import write_report
 from darklode.flows.runs import read_run, write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.report.page import SECTIONS
+from darklode.pipeline.report.page import SECTION_MODULES
 from darklode.schemas.run_inputs import (
     AdapterInputs,
     BenchmarkInputs,
@@ -69,7 +69,7 @@ def test_each_kind_has_the_job_with_its_inputs() -> None:
 
 
 def test_report_sections_exist() -> None:
-    keys = {section.key for section in SECTIONS}
+    keys = set(SECTION_MODULES)
     assert keys == {key for job in jobs().values() for key in job.sections}
     assert set(RUN_SECTIONS) < keys
 

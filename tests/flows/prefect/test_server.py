@@ -1,6 +1,7 @@
 """The server of one command: its port is its own, its death is explained, and nobody else is taken for it."""
 
 import socket
+import subprocess
 import sys
 import textwrap
 import urllib.request
@@ -11,6 +12,7 @@ from prefect.settings import PREFECT_API_URL
 
 from darklode.flows.prefect.server import SERVER_COMMAND, ConfiguredServer, own_server
 from darklode.pipeline.base.errors import MissingPart
+from helpers.environment import with_paths
 
 pytestmark = pytest.mark.server
 
@@ -102,3 +104,49 @@ def test_no_descriptor_is_left_open() -> None:
 def test_a_configured_server_that_does_not_answer_is_named() -> None:
     with pytest.raises(MissingPart, match=r"PREFECT_API_URL does not answer \(URLError\); start that server"):
         ConfiguredServer("http://127.0.0.1:9/api").wait()
+
+
+PROFILES = """
+active = "{active}"
+[profiles.ephemeral]
+PREFECT_SERVER_ALLOW_EPHEMERAL_MODE = true
+[profiles.ours]
+PREFECT_API_URL = "http://127.0.0.1:9/api"
+"""
+CONFIGURED = """
+import sys
+from darklode.flows.prefect.server import configured_server
+server = configured_server()
+print(server.url if server else None, "prefect" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "variables", "wanted"),
+    [
+        ({}, {}, "None False"),
+        ({"home/profiles.toml": PROFILES.format(active="ephemeral")}, {}, "None False"),
+        ({"pyproject.toml": "[tool.ruff]"}, {}, "None False"),
+        ({"home/profiles.toml": PROFILES.format(active="ours")}, {}, "http://127.0.0.1:9/api True"),
+        ({"prefect.toml": '[api]\nurl = "http://127.0.0.1:9/api"'}, {}, "http://127.0.0.1:9/api True"),
+        ({".env": "PREFECT_API_URL=http://127.0.0.1:9/api"}, {}, "http://127.0.0.1:9/api True"),
+        ({"pyproject.toml": '[tool.prefect.api]\nurl = "http://127.0.0.1:9/api"'}, {}, "http://127.0.0.1:9/api True"),
+        ({}, {"PREFECT_API_URL": "http://127.0.0.1:9/api"}, "http://127.0.0.1:9/api True"),
+        (
+            {"home/profiles.toml": PROFILES.format(active="ephemeral")},
+            {"PREFECT_PROFILE": "ours"},
+            "http://127.0.0.1:9/api True",
+        ),
+    ],
+)
+def test_prefect_is_only_imported_where_a_server_may_be_configured(
+    tmp_path: Path, files: dict[str, str], variables: dict[str, str], wanted: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    environment = {name: value for name, value in with_paths().items() if not name.startswith("PREFECT_")}
+    environment |= {"PREFECT_HOME": str(tmp_path / "home")} | variables
+    command = [sys.executable, "-c", CONFIGURED]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == wanted

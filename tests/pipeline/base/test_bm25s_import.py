@@ -25,3 +25,19 @@ def test_jax_is_not_run_and_can_be_imported_afterwards(tmp_path: Path) -> None:
     environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
     done = subprocess.run([sys.executable, "-c", IMPORTED], env=environment, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
+STOP_WORDS = """
+import sys
+from darklode.pipeline.base.bm25s_import import bm25s_stop_words
+words = bm25s_stop_words()
+assert "bm25s" not in sys.modules
+from bm25s.stopwords import STOPWORDS_EN_PLUS
+assert words == STOPWORDS_EN_PLUS
+"""
+
+
+def test_stop_words_are_read_without_the_package() -> None:
+    command = [sys.executable, "-c", STOP_WORDS]
+    done = subprocess.run(command, env=with_paths(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]

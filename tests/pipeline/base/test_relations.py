@@ -4,7 +4,7 @@ import duckdb
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.relations import drop, materialize, view
 from helpers.runs import documents, put
 

@@ -8,6 +8,7 @@ import pytest
 from darklode.pipeline.base.errors import DarklodeError, InputError, TooManyRejects
 from darklode.pipeline.ingest import documents, input_check
 from darklode.pipeline.ingest.input_check import check_documents, check_log, check_queries
+from darklode.pipeline.ingest.logs import log_sources
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
 from helpers.ingesting import documents_of, lines, queries_of, write
@@ -80,6 +81,15 @@ def test_the_last_night_of_a_long_log_is_looked_into(tmp_path: Path) -> None:
     log_of(tmp_path, "2026-03-20", "time,query,doc_id,clicked")
     with pytest.raises(InputError, match=r"2026-03-20\.csv has no column for the timestamp.*--set logs\.columns\.tim"):
         check_log(str(tmp_path), LogSettings(), PLAIN, None, {})
+
+
+def test_days_that_were_read_before_are_not_looked_into_again(tmp_path: Path) -> None:
+    log_of(tmp_path, "2026-03-01", "time,query,doc_id,clicked")
+    read_before = {name: str(basis) for name, basis in log_sources(str(tmp_path), LogSettings(), None, {}).items()}
+    assert check_log(str(tmp_path), LogSettings(), PLAIN, None, read_before) == []
+    log_of(tmp_path, "2026-03-01", "when,query,doc_id,clicked")
+    with pytest.raises(InputError, match=r"2026-03-01\.csv has no column for the timestamp"):
+        check_log(str(tmp_path), LogSettings(), PLAIN, None, read_before)
 
 
 @pytest.mark.parametrize(

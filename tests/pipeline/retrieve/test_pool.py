@@ -159,7 +159,7 @@ def test_what_does_not_fit_into_memory_goes_to_disk_and_changes_no_byte(
 ) -> None:
     usual = pooled(run, many_lists()).outputs
     connect = duckdb.connect
-    monkeypatch.setattr("darklode.pipeline.base.artifacts.tables.MEMORY_LIMIT", "12MB")
+    monkeypatch.setattr("darklode.pipeline.base.artifacts.database.MEMORY_LIMIT", "12MB")
     monkeypatch.setattr(duckdb, "connect", lambda config: connect(config=config | {"threads": 1}))
     assert pooled(run, many_lists()).outputs == usual
 

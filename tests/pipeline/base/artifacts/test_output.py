@@ -9,9 +9,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.parquet_writer import encode
 from darklode.schemas.label_tables import QRELS
+from darklode.schemas.table import SCHEMA_VERSION
 from darklode.schemas.tables import QUERIES, TABLES
 from helpers.runs import execute, read
 from helpers.staged import STAGE, UNITS, build, fail, qrels, state
@@ -202,3 +203,9 @@ def test_what_an_earlier_version_wrote_in_other_columns_is_not_taken_up(run: Run
 
     execute(run, STAGE, look)
     assert [one is None for one in found] == [False, True]
+
+
+def test_the_key_of_a_unit_is_the_hash_of_all_that_it_depends_on(run: Run) -> None:
+    plan = run.plan(Stage("work", 3, (), ("qrels",)), {"b": ["ä", 1], "a": None})
+    output = Output(run.store, plan, None, lambda *_: None)
+    assert output.unit_key("2026-03-01", "ü") == key_of(SCHEMA_VERSION, "work", 3, plan.shaping, "2026-03-01", "ü")
