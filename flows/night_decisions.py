@@ -22,7 +22,7 @@ def read_mined(url: str) -> tuple[Run, MinedInputs]:
     return run, inputs
 
 
-def decision_command(run: Run, inputs: MinedInputs) -> Callable[[str, str], str]:
+def run_decision_command(run: Run, inputs: MinedInputs) -> Callable[[str, str], str]:
     """A function that returns the command for an option (`--accept-day` or `--discard-day`) and the name of a day.
 
     The settings are those of the run; on S3 they have no local file, and the options of the nightly command apply.

@@ -23,7 +23,7 @@ def nights(
     as_json: JsonOption = False,
 ) -> None:
     """List the last days of a mined log with state, rows and reasons, and the commands for held days."""
-    from darklode.flows.night_decisions import decision_command, read_mined
+    from darklode.flows.night_decisions import read_mined, run_decision_command
     from darklode.flows.output import answering
     from darklode.pipeline.base.artifacts.store import explain_write_errors
     from darklode.pipeline.base.errors import CommandLineError
@@ -33,7 +33,7 @@ def nights(
     last = LastDays.of(opened.tables(*TABLES_READ), days, tenant)
     if tenant is not None and not last.rows:
         raise CommandLineError(f"the last {days} days of {opened.store.url} have no tenant {tenant}")
-    command = decision_command(opened, inputs)
+    command = run_decision_command(opened, inputs)
     with answering(as_json) as answer:
         answer.fact("run", opened.store.url)
         answer.table("nights", last.table(), f"Last {days} days of the log", "No day was read yet.")

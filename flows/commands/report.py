@@ -13,10 +13,7 @@ def report(
     run: RunArgument,
     open_browser: OpenOption = False,
 ) -> None:
-    """Write RUN/report.html, a single-page report of a run, adapter, generated queries or scaling laws.
-
-    For a mined run also the figures in its card, README.md.
-    """
+    """Write RUN/report.html, a single-page report of a run, adapter, generated queries or scaling laws."""
     from darklode.flows.stage_runner import write_pages
     from darklode.pipeline.report.page import REPORT_FILE
 

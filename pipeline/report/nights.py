@@ -81,7 +81,7 @@ class TenantDays:
 
 
 @dataclass(frozen=True)
-class HeldDay:
+class HeldNight:
     """A day that waits for a decision, with the commands that accept and discard it."""
 
     date: date
@@ -122,14 +122,14 @@ class LastDays:
         kinds = texts | {"date": pa.date32(), "rows": pa.int64()}
         return pa.Table.from_pylist(rows, pa.schema([(name, kinds[name]) for name in columns]))
 
-    def held(self, command: DecisionCommand) -> list[HeldDay]:
+    def held(self, command: DecisionCommand) -> list[HeldNight]:
         """The days that wait for a decision, oldest first."""
         held_days = []
         for row in reversed(self.rows):
             if row["state"] == "held":
                 name = f"{row['tenant']}:{row['date']}" if row["shares_date"] else str(row["date"])
                 commands = (command(option, name) for option in ("--accept-day", "--discard-day"))
-                held_days.append(HeldDay(row["date"], row["tenant"], row["rows"], row["reasons"], *commands))
+                held_days.append(HeldNight(row["date"], row["tenant"], row["rows"], row["reasons"], *commands))
         return sorted(held_days, key=lambda day: (day.date, day.tenant))
 
     def counts(self) -> list[tuple[str, str]]:

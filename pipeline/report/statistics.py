@@ -96,11 +96,9 @@ stopping = Statistic("SELECT * FROM stopping ORDER BY tenant")
 """The table `stopping`: pairs judged and positives missed when adaptive judging stopped, a row per tenant."""
 
 pool_sizes = Statistic("""
-    WITH sizes AS (
-        SELECT count(pool.chunk_id) AS n FROM queries LEFT JOIN pool USING (tenant, query_id) GROUP BY tenant, query_id
-    )
-    SELECT count(*) AS queries, min(n) AS min, avg(n) AS mean, median(n) AS median, max(n) AS max
-    FROM sizes HAVING count(*) > 0
+    SELECT count(*) AS queries, min(n) AS min, avg(n) AS mean, median(n) AS median, max(n) AS max FROM (
+        SELECT count(chunk_id) AS n FROM queries LEFT JOIN pool USING (tenant, query_id) GROUP BY tenant, query_id
+    ) HAVING count(*) > 0
 """)
 """Candidates per query, including queries without any: min, mean, median, max. Empty if there are no queries."""
 
@@ -117,11 +115,9 @@ labels = Statistic("""
         FROM queries LEFT JOIN qrels USING (tenant, query_id) GROUP BY tenant, query_id, split
     )
     SELECT coalesce(split, 'all') AS split, count(*) AS queries,
-           count(*) FILTER (n > 0) AS with_positives,
-           count(*) FILTER (n = 0) AS without_positives,
+           count(*) FILTER (n > 0) AS with_positives, count(*) FILTER (n = 0) AS without_positives,
            CAST(sum(n) AS BIGINT) AS positives,
-           avg(n) FILTER (n > 0) AS mean,
-           median(n) FILTER (n > 0) AS median,
+           avg(n) FILTER (n > 0) AS mean, median(n) FILTER (n > 0) AS median,
            sqrt(CAST(sum(n * n) FILTER (n > 0) * count(*) FILTER (n > 0)
                      - sum(n) FILTER (n > 0) * sum(n) FILTER (n > 0) AS DOUBLE))
                / nullif(count(*) FILTER (n > 0), 0) AS deviation
@@ -200,11 +196,10 @@ held_out = Statistic("""
 """)
 """Validation and test queries by split and kind, and how many of them share a positive with a training query."""
 
-leakage = Statistic("""
-    SELECT measure, train, validation, shared, shared / nullif(validation, 0) AS share_of_validation FROM split_leakage
-""")
-"""What training and validation share; `share_of_validation` is the share of the validation split that is also in
-training."""
+leakage = Statistic(
+    "SELECT measure, train, validation, shared, shared / nullif(validation, 0) AS share_in_train FROM split_leakage"
+)
+"""What training and validation share; the last column is the share of validation."""
 
 # Statistics of mined runs.
 

@@ -299,13 +299,17 @@ def _fisher(p_values: Doubles) -> Doubles:
 
 
 def _brown(statistic: Doubles, n: NDArray[np.int64], past: Doubles) -> Doubles:
-    """Upper tail of Fisher's statistic in a scaled chi-squared distribution with the moments of the past days."""
+    """Upper tail of Fisher's statistic in a scaled chi-squared distribution with the moments of the past days.
+
+    Its variance is at least that of independent measures: past days that hardly vary say little about a day to come.
+    """
     days = np.isfinite(past).sum(axis=1)
     values = np.where(np.isfinite(past), past, 0.0)
     prior_mean, prior_variance = 2.0 * n, 4.0 * n * CORRELATION
     mean = (FISHER_PRIOR_DAYS * prior_mean + values.sum(axis=1)) / (FISHER_PRIOR_DAYS + days)
     squares = np.where(np.isfinite(past), (past - mean[:, None]) ** 2, 0.0).sum(axis=1)
     variance = (FISHER_PRIOR_DAYS * prior_variance + squares) / (FISHER_PRIOR_DAYS + days)
+    variance = np.maximum(variance, 4.0 * n)
     scale = np.maximum(variance, 1e-9) / (2 * np.maximum(mean, 1e-9))
     degrees = 2 * mean**2 / np.maximum(variance, 1e-9)
     p: Doubles = gammaincc(degrees / 2, np.nan_to_num(statistic) / (2 * scale))

@@ -123,7 +123,7 @@ def test_a_build_has_them_among_its_train_queries(root: Path) -> None:
     asked = Run(str(root / "run")).tables("queries").read("queries").drop_columns("split")
     put(run, "cleaned_queries", asked.cast(TABLES["cleaned_queries"].schema))
     steps = build_benchmark.steps(".", ".", load_settings(values={"split": {"generated_queries": out}}))
-    (step,) = (one for one in steps if one.stage is SPLIT)
+    (step,) = (one for one in steps if one.stage == SPLIT)
     run.execute(step.plan(run), step.execute)
     rows = run.tables().sql("SELECT query_id, split FROM queries WHERE query_id LIKE 'generated%' ORDER BY query_id")
     kept = (

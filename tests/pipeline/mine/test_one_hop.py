@@ -86,8 +86,10 @@ def test_a_click_that_did_not_satisfy_makes_neither(connection: duckdb.DuckDBPyC
 @pytest.mark.parametrize(
     ("settings", "positives"),
     [
-        ({}, ["b"]),
-        ({"min_clicks": 3}, []),
+        ({}, ["a", "b"]),
+        ({"min_clicks": 3}, ["a"]),
+        ({"confidence": 0.8}, ["b"]),
+        ({"min_clicks": 3, "confidence": 0.8}, []),
         ({"min_clicks": 3, "confidence": 0.5}, ["a"]),
         ({"confidence": 0.5}, ["a", "b"]),
         ({"confidence": 0.95}, []),

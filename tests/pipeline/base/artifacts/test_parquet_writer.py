@@ -115,7 +115,8 @@ def test_pieces_of_any_size_make_the_files_that_whole_parts_make(run: Run) -> No
 
 def test_an_answer_of_many_rows_is_never_held_as_a_part(run: Run) -> None:
     query = """SELECT 't' AS tenant, md5(CAST(i AS VARCHAR)) AS query_id, 'text' AS text, md5(CAST(i + 1 AS VARCHAR))
-               AS normal_form, DATE '2026-03-01' AS date FROM range(400000) t(i)"""
+               AS normal_form, DATE '2026-03-01' AS date, CAST(NULL AS VARCHAR) AS session_split
+               FROM range(400000) t(i)"""
     held = []
 
     def work(_tables: Tables, output: Output) -> None:
