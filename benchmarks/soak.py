@@ -70,16 +70,9 @@ class SoakCounts:
 
 def run_night(log: Path, docs: Path, out: Path, *, pages: bool, **options: Any) -> None:
     """A night of mining in this process."""
-    from darklode.flows.jobs import mine_logs as job
-    from darklode.flows.runs import read_inputs, read_settings
-    from darklode.flows.stage_runner import finish, funnel_step, run_step
+    from darklode.flows.jobs.mine_logs import mine_logs
 
-    def finish_tables(run: Any) -> None:
-        stages = job.JOB.stages(run, read_inputs(run), read_settings(run))
-        run_step(run, funnel_step(run, list(stages)))
-
-    job.finish = finish if pages else finish_tables  # type: ignore[attr-defined]
-    job.mine_logs(str(log), str(docs), str(out), settings=SETTINGS, **options)
+    mine_logs(str(log), str(docs), str(out), settings=SETTINGS, report=pages, **options)
 
 
 class Soak:

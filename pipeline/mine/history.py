@@ -9,7 +9,8 @@ from darklode.pipeline.base.artifacts import Run, Stage, Tables, key_of
 from darklode.pipeline.ingest.logs import INGEST_LOGS
 from darklode.pipeline.mine.admission.admitted_log import LEFT_OUT_FACT, AdmittedRows
 from darklode.pipeline.mine.admission.decisions import Decisions
-from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, TenantHistory
+from darklode.pipeline.mine.admission.stage import ADMIT_DAYS
+from darklode.pipeline.mine.admission.verdicts import TenantHistory
 from darklode.pipeline.mine.association.stage import ASSOCIATE
 from darklode.pipeline.mine.days import Days, days_until, digests, settled_through
 from darklode.pipeline.mine.evidence import EVIDENCE
