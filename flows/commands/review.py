@@ -150,8 +150,8 @@ def _serve(run: Run, review_app: ReviewApp, address: ListenAddress, open_browser
         )
         if pairs.near_misses:
             console.print(
-                f"The first {pairs.near_misses:,} are near misses: the most probable candidates of queries without a "
-                "positive. The others are the random sample for `darklode validate`.",
+                f"{pairs.near_misses:,} of them are near misses: the most probable candidates of queries without a "
+                "positive. The others are the random sample for `darklode validate`; both take turns.",
                 soft_wrap=True,
             )
         console.print(_format_progress(review_app), soft_wrap=True)

@@ -128,6 +128,7 @@ CHANGED: dict[Leaf, Any] = {
     ("evaluate", "systems"): ["bm25"],
     ("logs", "click_actions"): ["click", "buy"],
     ("pool", "retrievers"): ["bm25", "character"],
+    ("split", "group_by"): ["user"],
     ("relevance", "retrievers"): ["ppmi"],
     ("bm25", "stemmer"): "german",
     ("clean", "language"): "de",

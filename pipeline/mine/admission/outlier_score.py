@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.special import gammaincc, stdtr
 
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.mine.admission.forecast import DailySeries, Forecast, forecast
@@ -255,6 +254,8 @@ def p_value(z: Doubles, df: Doubles, sides: NDArray[np.generic]) -> Doubles:
         df: degrees of freedom, same shape.
         sides: which deviations of each measure are implausible: low, high or both, shape (n_measures,).
     """
+    from scipy.special import stdtr  # slow to import, and a night without news needs none of it
+
     one_sided = np.where(sides == "low", stdtr(df, z), stdtr(df, -z))
     p: Doubles = np.where(sides == "both", 2 * stdtr(df, -np.abs(z)), one_sided)
     return np.where(np.isnan(z), np.nan, np.clip(p, 1e-300, 1.0))
@@ -303,6 +304,8 @@ def _brown(statistic: Doubles, n: NDArray[np.int64], past: Doubles) -> Doubles:
 
     Its variance is at least that of independent measures: past days that hardly vary say little about a day to come.
     """
+    from scipy.special import gammaincc
+
     days = np.isfinite(past).sum(axis=1)
     values = np.where(np.isfinite(past), past, 0.0)
     prior_mean, prior_variance = 2.0 * n, 4.0 * n * CORRELATION

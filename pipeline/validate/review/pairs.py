@@ -24,6 +24,7 @@ TABLES_READ = ("review_sample", "near_misses", "queries", "chunks", "documents")
 JUDGE_TABLE = "verdicts"
 _REBUILT_MESSAGE = "the run was rebuilt since this review was started; restart the review"
 
+# Near misses and sampled queries take turns, near misses first: a review that ends early has some of both.
 _REVIEW_PAIRS_SQL = """
     WITH pairs_to_review AS (
         SELECT tenant, query_id, chunk_id, position, false AS shared, true AS near_miss FROM near_misses
@@ -32,19 +33,21 @@ _REVIEW_PAIRS_SQL = """
         SELECT *, min(position) OVER query_window AS first, count(*) OVER query_window AS query_pairs,
                row_number() OVER (query_window ORDER BY position, chunk_id) AS query_pair
         FROM pairs_to_review WINDOW query_window AS (PARTITION BY near_miss, tenant, query_id)
+    ), turns AS (
+        SELECT *, dense_rank() OVER (PARTITION BY near_miss ORDER BY first, tenant, query_id) AS turn FROM sample
     )
     SELECT s.tenant, s.query_id, s.chunk_id, s.shared, s.near_miss,
-           dense_rank() OVER (ORDER BY s.near_miss DESC, s.first, s.tenant, s.query_id) AS query_number,
+           dense_rank() OVER (ORDER BY s.turn, s.near_miss DESC) AS query_number,
            s.query_pair, s.query_pairs,
            q.text AS query, c.doc_id, c.position, c.title, c.heading, c.text, d.url,
            {fenced} AS fenced,
            {judge}
-    FROM sample s
+    FROM turns s
     LEFT JOIN queries q ON q.tenant = s.tenant AND q.query_id = s.query_id
     LEFT JOIN chunks c ON c.tenant = s.tenant AND c.chunk_id = s.chunk_id
     LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
     {verdicts}
-    ORDER BY s.near_miss DESC, s.first, s.tenant, s.query_id, s.query_pair
+    ORDER BY s.turn, s.near_miss DESC, s.query_pair
 """
 _NO_VERDICT_COLUMNS = (
     "CAST(NULL AS BOOLEAN) AS relevant, CAST(NULL AS FLOAT) AS probability, CAST(NULL AS INTEGER) AS grade"
@@ -71,7 +74,7 @@ class ReviewPair:
     Attributes:
         position: position of the chunk in its document, from 0.
         fenced: whether the chunk begins within fenced code.
-        near_miss: whether it is a near miss, which comes before the sample and is not part of it.
+        near_miss: whether it is a near miss, which is not part of the sample.
         query_number: which of the queries it is, from 1; a query with near misses and sampled pairs counts twice.
         query_pair: which of the query's `query_pairs` pairs it is, from 1.
         relevant, probability, grade: the judge's verdict; always None in a blind review.
@@ -112,7 +115,7 @@ class Neighbour:
 
 
 class ReviewPairs:
-    """The pairs in order of review, near misses first, by row; not affected by rebuilding the run.
+    """The pairs in order of review, by row; not affected by rebuilding the run.
 
     Attributes:
         rows: row of each pair by its name.

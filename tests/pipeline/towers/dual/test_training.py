@@ -139,7 +139,8 @@ every = torch.ones(3, 8, dtype=torch.bool)
 parts = given[:, mine] @ weight
 there = gather(every[:, mine], 1)
 allowed = torch.ones(8, 8, dtype=torch.bool)
-batch = ContrastiveBatch(gather(parts[0]), gather(parts[1:4], 1), gather(parts[4:], 1), there, every, allowed)
+equal = torch.ones(8)
+batch = ContrastiveBatch(gather(parts[0]), gather(parts[1:4], 1), gather(parts[4:], 1), there, every, equal, allowed)
 (contrastive(batch, (2, 4), 0.05) + hard_margin(batch, (2, 4), 0.2)).backward()
 processes.all_reduce(weight.grad)
 if processes.get_rank() == 0:
@@ -163,7 +164,9 @@ def test_gradients_of_two_processes_are_those_of_one_with_twice_the_batch(tmp_pa
     found = np.load(tmp_path / "found.npz")
     given, weight = torch.from_numpy(found["given"]), torch.from_numpy(found["weight"]).requires_grad_()
     parts, every = given @ weight, torch.ones(3, 8, dtype=torch.bool)
-    batch = ContrastiveBatch(parts[0], parts[1:4], parts[4:], every, every, torch.ones(8, 8, dtype=torch.bool))
+    batch = ContrastiveBatch(
+        parts[0], parts[1:4], parts[4:], every, every, torch.ones(8), torch.ones(8, 8, dtype=torch.bool)
+    )
     loss = contrastive(batch, (2, 4), 0.05) + hard_margin(batch, (2, 4), 0.2)
     loss.backward()  # type: ignore[no-untyped-call]
     assert weight.grad is not None
