@@ -176,7 +176,7 @@ def test_killed_workers_change_no_row_and_lose_no_paid_reply(
     with FakeChat(latency=0.05) as server:
         command = on_ray(machines.address, *asking(server, "s3://cluster/cache"), out=out)
         judging = Kill("judge", "calibrate", lambda: len(server.served) > 300)
-        run_with_kills(command, machines, log, [Kill("chunk", "split"), judging, Kill("triplets", "label")])
+        run_with_kills(command, machines, log, [Kill("chunk", "ingest_queries"), judging, Kill("triplets", "label")])
         again = sum(server.served.values()) - len(server.served)
         assert again <= IN_FLIGHT + IN_FLIGHT / 0.05  # under way, and what waited half a second for the ledger
         assert 1 < server.most_at_once <= IN_FLIGHT
