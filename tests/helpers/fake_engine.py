@@ -10,9 +10,10 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote
+
+from helpers.loopback_server import JsonHandler, LoopbackServer
 
 Script = Callable[[int], str | None]
 """From a search's number, from 1, to the fault it meets; None: it is served."""
@@ -79,7 +80,7 @@ def query_text(clause: Mapping[str, Any]) -> str:
     return str(parameters["query"] if isinstance(parameters, dict) else parameters)
 
 
-class FakeEngine:
+class FakeEngine(LoopbackServer):
     """Serves the indexes while its context is open.
 
     Attributes:
@@ -101,21 +102,9 @@ class FakeEngine:
         self.authorization: str | None = None
         self.has_stats = True
         self.sequence_number = 7
-        self.lock, self.closing = threading.Lock(), threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.fake = self
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.lock = threading.Lock()
+        super().__init__(type("Handler", (_Handler,), {"fake": self}))
+        self.url = self.address
 
     def hits(self, index: str, text: str, size: int) -> list[dict[str, Any]]:
         """Documents by the number of words that they share with the text."""
@@ -150,53 +139,39 @@ class FakeEngine:
         return {"_shards": {"failed": 0}, "indices": {index: {"uuid": f"uuid-of-{index}", "shards": shards}}}
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
+class _Handler(JsonHandler):
     fake: FakeEngine
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up is no error here."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the tests' output is theirs."""
-
-    def do_GET(self) -> None:
-        fake, (index, _, rest) = self.server.fake, self.path.lstrip("/").partition("/")
+    def serve_get(self) -> None:
+        fake, (index, _, rest) = self.fake, self.path.lstrip("/").partition("/")
         index = unquote(index)
-        fake.headers.append({name.lower(): value for name, value in self.headers.items()})
+        fake.headers.append(self.lower_headers())
         if rest == "_stats?level=shards" and index in fake.indexes and fake.has_stats:
-            self._answer(200, json.dumps(fake.stats(index)).encode())
+            self.answer(200, json.dumps(fake.stats(index)).encode())
         else:
-            self._answer(404, b'{"error": {"reason": "no such index"}, "status": 404}')
+            self.answer(404, b'{"error": {"reason": "no such index"}, "status": 404}')
 
-    def do_POST(self) -> None:
-        fake = self.server.fake
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+    def serve_post(self, body: dict[str, Any]) -> None:
+        fake = self.fake
         index, _, rest = self.path.lstrip("/").partition("/")
         index = unquote(index)
         with fake.lock:
             fake.searches.append(body)
             fake.paths.append(self.path)
-            fake.headers.append({name.lower(): value for name, value in self.headers.items()})
+            fake.headers.append(self.lower_headers())
             fault = fake.script(len(fake.searches))
         if fake.authorization and self.headers.get("authorization") != fake.authorization:
-            self._answer(401, b'{"error": {"reason": "missing authentication credentials"}, "status": 401}')
+            self.answer(401, b'{"error": {"reason": "missing authentication credentials"}, "status": 401}')
         elif fault in {"429", "503"}:
-            self._answer(int(fault), b'{"error": {"reason": "es_rejected_execution_exception"}}')
+            self.answer(int(fault), b'{"error": {"reason": "es_rejected_execution_exception"}}')
         elif fault == "hang":
             fake.closing.wait(5)
             self.connection.shutdown(socket.SHUT_RDWR)
         elif fault == "html":
-            self._answer(200, b"<html><body>Sign in</body></html>")
+            self.answer(200, b"<html><body>Sign in</body></html>")
         elif rest != "_search" or index not in fake.indexes:
             reason = {"type": "index_not_found_exception", "reason": f"no such index [{index}]"}
-            self._answer(404, json.dumps({"error": reason, "status": 404}).encode())
+            self.answer(404, json.dumps({"error": reason, "status": 404}).encode())
         else:
             self._search(fake, index, body, fault)
 
@@ -205,24 +180,17 @@ class _Handler(BaseHTTPRequestHandler):
             check_body(body)
         except Invalid as problem:
             reason = {"type": "parsing_exception", "reason": str(problem)}
-            self._answer(400, json.dumps({"error": reason, "status": 400}).encode())
+            self.answer(400, json.dumps({"error": reason, "status": 400}).encode())
             return
         content = json.dumps(fake.reply(index, body, fault)).encode()
         if fault == "truncated":
-            self._answer(200, content[: len(content) // 2], len(content))
+            self.answer(200, content[: len(content) // 2], {"content-length": str(len(content))})
             self.close_connection = True
         else:
-            self._answer(200, content[:-1] if fault == "malformed" else content)
-
-    def _answer(self, status: int, content: bytes, length: int | None = None) -> None:
-        self.send_response(status)
-        self.send_header("content-length", str(length or len(content)))
-        self.send_header("content-type", "application/json")
-        self.end_headers()
-        self.wfile.write(content)
+            self.answer(200, content[:-1] if fault == "malformed" else content)
 
 
-class ScriptedReplies:
+class ScriptedReplies(LoopbackServer):
     """Answers every POST with a reply made from its body, and keeps path, headers and body of each.
 
     Attributes:
@@ -234,21 +202,10 @@ class ScriptedReplies:
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         requests = self.requests
 
-        class Handler(_Handler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
-                self._answer(200, json.dumps(reply(body)).encode())
+        class Handler(JsonHandler):
+            def serve_post(self, body: dict[str, Any]) -> None:
+                requests.append((self.path, self.lower_headers(), body))
+                self.answer(200, json.dumps(reply(body)).encode())
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
+        self.url = self.address

@@ -10,11 +10,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from helpers.loopback_server import JsonHandler, LoopbackServer
 
 FAULTS = (
     "429",
@@ -64,7 +65,7 @@ def at_random(seed: int, share: float, faults: tuple[str, ...] = FAULTS) -> Scri
     return pick
 
 
-class FakeOpenAI:
+class FakeOpenAI(LoopbackServer):
     """Serves POST /v1/embeddings while its context is open.
 
     Attributes:
@@ -93,21 +94,8 @@ class FakeOpenAI:
         self.most_at_once = 0
         self.under_way = 0
         self.lock = threading.Lock()
-        self.closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.fake = self
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(type("Handler", (_Handler,), {"fake": self}))
+        self.url = f"{self.address}/v1"
 
     def reply(self, body: dict[str, Any], fault: str | None) -> bytes:
         """The body of a reply with status 200, spoilt as the fault says."""
@@ -126,28 +114,14 @@ class FakeOpenAI:
         return json.dumps({"object": "list", "data": data[::-1] if self.shuffled else data} | tokens).encode()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
+class _Handler(JsonHandler):
     fake: FakeOpenAI
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up is no error here."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the tests' output is theirs."""
-
-    def do_POST(self) -> None:
-        fake = self.server.fake
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+    def serve_post(self, body: dict[str, Any]) -> None:
+        fake = self.fake
         with fake.lock:
             fake.requests.append(body)
-            fake.headers.append({name.lower(): value for name, value in self.headers.items()})
+            fake.headers.append(self.lower_headers())
             fake.times.append(time.monotonic())
             number = len(fake.requests)
             fake.under_way += 1
@@ -161,22 +135,22 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self, fake: FakeOpenAI, body: dict[str, Any], fault: str | None) -> None:
         fake.closing.wait(fake.hang_seconds if fault == "hang" else fake.delay)
         if fake.status:
-            self._answer(fake.status, json.dumps({"error": {"message": fake.message}}).encode())
+            self.answer(fake.status, json.dumps({"error": {"message": fake.message}}).encode())
         elif fault in {"429", "429 retry-after", "500", "503"}:
             headers = {"retry-after": fake.retry_after} if "retry" in fault else {}
-            self._answer(int(fault[:3]), b'{"error": {"message": "not now"}}', headers)
+            self.answer(int(fault[:3]), b'{"error": {"message": "not now"}}', headers)
         elif fault in {"dropped", "hang"}:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
         elif fault in {"html", "empty object"}:
-            self._answer(200, b"<html><body>Sign in</body></html>" if fault == "html" else b"{}")
+            self.answer(200, b"<html><body>Sign in</body></html>" if fault == "html" else b"{}")
         else:
             self._vectors(fake, body, fault)
 
     def _vectors(self, fake: FakeOpenAI, body: dict[str, Any], fault: str | None) -> None:
         content = fake.reply(body, fault)
         if fault == "truncated":
-            self._answer(200, content[: len(content) // 2], {"content-length": str(len(content))})
+            self.answer(200, content[: len(content) // 2], {"content-length": str(len(content))})
             self.close_connection = True
             return
         if fault == "malformed":
@@ -184,12 +158,4 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault is None:
             with fake.lock:
                 fake.embedded += body["input"]
-        self._answer(200, content)
-
-    def _answer(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in ({"content-length": str(len(content))} | (headers or {})).items():
-            self.send_header(name, value)
-        self.send_header("content-type", "application/json")
-        self.end_headers()
-        self.wfile.write(content)
+        self.answer(200, content)
