@@ -20,6 +20,7 @@ import yaml
 from pydantic import ValidationError
 
 from darklode.pipeline.base.errors import CommandLineError, SettingsError
+from darklode.schemas.judging import NO_JUDGE
 from darklode.schemas.kinds import nearest
 from darklode.schemas.paths import resolve_paths
 from darklode.schemas.setting_names import UnknownKey, known_keys, merge, unknown_keys, without_former_keys
@@ -28,9 +29,6 @@ from darklode.schemas.settings import Settings
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, where it was compiled
 
 DEFAULT_PRESET = "embedded"
-
-NO_JUDGE = "none"
-"""Kind of the judge of runs whose labels are all given."""
 
 NON_SETTING_KEYS = ("paths", "preset")
 """Keys of a settings file that are no settings; `read_project` reads them."""

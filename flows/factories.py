@@ -20,7 +20,7 @@ from darklode.pipeline.retrieve.retrievers.kinds import LiveKind, RetrieverKind
 from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.towers.dual import TOWERS_FOLDER
-from darklode.schemas.judging import JUDGES, JudgeSettings
+from darklode.schemas.judging import JUDGES, NO_JUDGE, JudgeSettings
 from darklode.schemas.kinds import OfKind, UnknownKind, nearest
 from darklode.schemas.pooling import RETRIEVERS
 from darklode.schemas.run_inputs import TowersInputs
@@ -203,10 +203,15 @@ def fetch_ranker(settings: Settings) -> None:
             raise MissingPart(f"{error}; {hint}") from error
 
 
+def judges_logs(settings: Settings) -> bool:
+    """Whether the judge is asked about a log by default: the embedded one is too weak for that."""
+    return settings.judge.kind not in {"embedded", NO_JUDGE}
+
+
 def verifies(settings: Settings) -> bool:
-    """Whether the judge verifies pairs mined from a log; by default every judge except the embedded one does."""
+    """Whether the judge verifies pairs mined from a log."""
     share = settings.mining.verify_share
-    return settings.judge.kind not in {"embedded", "none"} if share is None else share > 0
+    return judges_logs(settings) if share is None else share > 0
 
 
 def ranking_judges(settings: Settings) -> list[JudgeKind]:

@@ -10,6 +10,8 @@ from darklode.schemas.section import NoRow, Section, Share
 from darklode.schemas.shared import ApiKeyEnv, MaxConcurrency, ModelName, RetryTimeout, SpendingLimit, Timeout
 
 JUDGES = KindGroup("judges", "darklode.pipeline.judge.kinds")
+NO_JUDGE = "none"
+"""Kind of judge of a run whose labels are all given."""
 
 
 class MemberSettings(KindSection):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from darklode.flows import factories
-from darklode.flows.config import NO_JUDGE, load_settings, read_project, without_judge
+from darklode.flows.config import load_settings, read_project, without_judge
 from darklode.flows.executor import executor
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.paths import FlowPath
@@ -36,6 +36,7 @@ from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.retrieve.search import SEARCH, search
 from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
+from darklode.schemas.judging import NO_JUDGE
 from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
@@ -77,7 +78,7 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
         factories.fetch_models(resolved)
         build = steps(docs, queries, resolved, spread, qrels)
         for step in build:
-            if estimate and step.stage.name == JUDGE.name:
+            if estimate and step.stage.name == CALIBRATE.name:  # the first that may call the judge
                 show_estimate(run, resolved)
                 return
             run_step(run, step)

@@ -141,9 +141,9 @@ def _log_steps(settings: Settings, *, mined: bool) -> list[Step]:
 
 
 def judged_searches(settings: Settings) -> int:
-    """Searches to judge per tenant and variant; by default none with the embedded judge."""
+    """Searches to judge per tenant and variant; by default none unless the judge is asked about logs."""
     if settings.evaluate.judged_searches is None:
-        return 0 if settings.judge.kind in {"embedded", "none"} else DEFAULT_SEARCHES
+        return DEFAULT_SEARCHES if factories.judges_logs(settings) else 0
     return settings.evaluate.judged_searches
 
 

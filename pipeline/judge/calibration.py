@@ -38,7 +38,7 @@ from darklode.pipeline.judge.port import Judge, TrainableJudge
 from darklode.pipeline.judge.session import JudgingSession
 from darklode.pipeline.judge.threshold import fit_smooth_threshold
 from darklode.pipeline.judge.training import compare_judges, query_numbers, train_judges
-from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.judging import NO_JUDGE, JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY
 
 CALIBRATE = Stage("calibrate", 6, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
@@ -82,7 +82,7 @@ def calibrate(
     """
     labels = _labels(tables, output, settings, tenant)
     output.write("human_labels", labels)
-    if settings.kind == "none":
+    if settings.kind == NO_JUDGE:
         return
     with JudgingSession(output, labels.num_rows) as session:
         for tenant_name in pc.unique(labels["tenant"]).to_pylist():

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pyarrow.csv as pa_csv
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
@@ -164,6 +165,21 @@ def test_an_estimate_asks_fifty_pairs_and_keeps_them(undisturbed: Path, keyed: E
         .sql("SELECT sum(2 * prompt_tokens + 4 * completion_tokens) / 1e6 AS cost FROM verdicts")
     )
     assert cost == pytest.approx(took["cost"][0].as_py(), rel=0.2)
+
+
+@pytest.mark.slow
+def test_an_estimate_asks_nothing_about_given_judgments(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
+    """They are compared with the judge in the build itself, which is paid for."""
+    pairs = Run(str(undisturbed / "run")).tables("pool", "chunks")
+    rows = pairs.sql(
+        "SELECT DISTINCT tenant, query_id, doc_id, 1 AS relevance FROM pool JOIN chunks USING (tenant, chunk_id)"
+    )
+    judgments = tmp_path / "judgments.csv"
+    pa_csv.write_csv(rows.slice(0, 200), judgments)
+    with FakeChat(key=KEY) as server:
+        command = judged(tmp_path / "run", server, tmp_path / "cache", "--qrels", str(judgments))
+        built([*command, "--estimate"], keyed)
+        assert len(server.served) == 50 + PROBES
 
 
 @pytest.mark.slow
