@@ -4,8 +4,8 @@ Ten shapes of made-up logs, 60 ordinary nights each, and nineteen kinds of garba
 nights are held back, and which garbage is found. The days pass through the statistics, measures and verdicts of
 `mine-logs`, without its files. Constants were chosen on the first five shapes; the others only report. Garbage comes on
 two days, a weekday and a weekend, of a log of six weeks. A launch moves a share of the searches to 40 new products for
-a week. The goal is at most 1 % of the ordinary nights of each shape, and all garbage. Takes half an hour; `--quick`
-runs two shapes (1 min).
+a week. The goal is at most 1 % of the ordinary nights of each shape, and all garbage. Takes 15 minutes; `--quick` runs
+two shapes (30 s).
 
     python -m benchmarks.admission [--quick] [--seeds N]
 """

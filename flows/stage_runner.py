@@ -37,7 +37,7 @@ def report_leakage(run: Run) -> None:
     rows = run.tables("split_leakage").read("split_leakage").to_pylist()
     shares = [f"{row['shared']:,} of {row['validation']:,} {row['measure']}" for row in rows if row["validation"]]
     if shares:
-        reporter().say(f"of the validation split, training also has {'; '.join(shares)}")
+        reporter().say(f"validation shares with training: {'; '.join(shares)}")
 
 
 def finish(run: Run, *, report: bool = True) -> None:

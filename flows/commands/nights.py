@@ -30,7 +30,7 @@ def nights(
     from darklode.pipeline.report.nights import TABLES_READ, LastDays, nights_page
 
     opened, inputs = read_mined(run)
-    last = LastDays.of(opened.tables(*TABLES_READ), days, tenant)
+    last = LastDays.read(opened.tables(*TABLES_READ), days, tenant)
     if tenant is not None and not last.rows:
         raise CommandLineError(f"the last {days} days of {opened.store.url} have no tenant {tenant}")
     command = run_decision_command(opened, inputs)
@@ -38,9 +38,9 @@ def nights(
         answer.fact("run", opened.store.url)
         answer.table("nights", last.table(), f"Last {days} days of the log", "No day was read yet.")
         answer.fact("measures", list(last.measures))
-        held = last.held(command)
-        answer.fact("held", [vars(day) for day in held])
-        for day in [] if as_json else held:
+        held_nights = last.held_nights(command)
+        answer.fact("held", [vars(day) for day in held_nights])
+        for day in [] if as_json else held_nights:
             reasons = "; ".join(day.reasons)
             answer.say(f"{day.date} {day.tenant} is held: {reasons}", warning=True)
             answer.say(f"Use it:\n  {day.accept}\nLeave it out for good:\n  {day.discard}\n")

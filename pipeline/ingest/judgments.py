@@ -158,9 +158,9 @@ def _complete(block: RowBlock, intake: Intake, settings: IngestSettings) -> RowB
 
 def _parse_grades(texts: pa.Array) -> pa.Array:
     """Grades as text: whole numbers, at least 0; null for anything else."""
-    whole = pc.replace_substring_regex(texts, r"\.0*$", "")
-    is_grade = pc.fill_null(pc.match_substring_regex(whole, r"^[+-]?[0-9]{1,9}$"), False)
-    number = pc.cast(pc.if_else(is_grade, pc.utf8_ltrim(whole, "+"), None), pa.int64())
+    without_decimals = pc.replace_substring_regex(texts, r"\.0*$", "")
+    is_grade = pc.fill_null(pc.match_substring_regex(without_decimals, r"^[+-]?[0-9]{1,9}$"), False)
+    number = pc.cast(pc.if_else(is_grade, pc.utf8_ltrim(without_decimals, "+"), None), pa.int64())
     return pc.cast(pc.max_element_wise(number, pc.if_else(is_grade, 0, None), skip_nulls=False), pa.string())
 
 
@@ -179,7 +179,7 @@ def _resolve(tables: Tables, block: RowBlock, intake: Intake) -> pa.Table:
         (reason, mask(pc.equal(reasons, reason))) for reason in sorted(filter(None, pc.unique(reasons).to_pylist()))
     ]
     drop_faulty(block, faults, intake)
-    kept = resolved.filter(pc.is_null(reasons))
-    columns = {name: kept[name] for name in ("tenant", "query_id", "item_id", "level", "split")}
-    rows = JUDGMENTS.rows(columns | {"relevance": kept["grade"].cast(pa.int32())})
+    usable = resolved.filter(pc.is_null(reasons))
+    columns = {name: usable[name] for name in ("tenant", "query_id", "item_id", "level", "split")}
+    rows = JUDGMENTS.rows(columns | {"relevance": usable["grade"].cast(pa.int32())})
     return rows.sort_by([(name, "ascending") for name in JUDGMENTS.key])

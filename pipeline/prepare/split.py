@@ -51,7 +51,8 @@ def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int)
     Sources: DevRev-Search, A.1 (92 of 383 queries are test); ScalingNote (train to validation 9:1).
 
     Args:
-        tables: holds `cleaned_queries`; with `judgments`, queries keep the splits of their source (`assign_rest`).
+        tables: holds `cleaned_queries`; with `judgments`, queries keep the splits of their source (see
+            `assign_with_source_splits`).
         output: receives `queries`.
         settings: shares of the splits, and `generated_queries`, a folder of `darklode generate`. Generated queries are
             added to train, each as a cluster of its own. They are dropped if they are near-duplicates of a held-out
@@ -65,10 +66,12 @@ def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int)
     tenants = queries["tenant"].to_numpy(zero_copy_only=False)
     clusters = connected_components(queries)
     splits = np.empty(len(clusters), dtype=object)
-    given_splits = _given_splits(tables, queries)
+    source_splits = _source_splits(tables, queries)
     for tenant in np.unique(tenants):
         rows = np.flatnonzero(tenants == tenant)
-        splits[rows] = assign_rest(clusters[rows], given_splits[rows], settings, _tenant_seed(seed, tenant))
+        splits[rows] = assign_with_source_splits(
+            clusters[rows], source_splits[rows], settings, _tenant_seed(seed, tenant)
+        )
     rows = QUERIES.rows({name: queries[name] for name in queries.column_names} | {"split": splits})
     generated_queries = _read_generated(settings.generated_queries) if settings.generated_queries else rows.slice(0, 0)
     added_queries = _training_queries(rows, generated_queries) if generated_queries.num_rows else generated_queries
@@ -146,35 +149,37 @@ def assign(clusters: NDArray[np.integer], settings: SplitSettings, seed: int) ->
     return SPLITS_TO_FILL[np.searchsorted([test_end, validation_end], midpoints, side="right")][cluster_index]
 
 
-LONGEST_SPLIT = "<U10"
+SPLIT_DTYPE = "<U10"
+"""As long as `validation`."""
 
-GIVEN_SPLITS_SQL = """
+SOURCE_SPLITS_SQL = """
     SELECT tenant, query_id, any_value(split) AS split FROM judgments WHERE split IS NOT NULL GROUP BY tenant, query_id
 """
 
 
-def _given_splits(tables: Tables, queries: pa.Table) -> NDArray[np.str_]:
+def _source_splits(tables: Tables, queries: pa.Table) -> NDArray[np.str_]:
     """Split of each query by its judgments, shape (n_queries,); empty if they name none."""
     if "judgments" not in tables:
-        return np.full(queries.num_rows, "", LONGEST_SPLIT)
+        return np.full(queries.num_rows, "", SPLIT_DTYPE)
     rows = queries.select(["tenant", "query_id"]).append_column("n", pa.array(np.arange(queries.num_rows)))
-    joined = rows.join(tables.sql(GIVEN_SPLITS_SQL), ["tenant", "query_id"]).sort_by("n")
-    return np.array(pc.fill_null(joined["split"], "").to_pylist(), LONGEST_SPLIT)
+    joined = rows.join(tables.sql(SOURCE_SPLITS_SQL), ["tenant", "query_id"]).sort_by("n")
+    return np.array(pc.fill_null(joined["split"], "").to_pylist(), SPLIT_DTYPE)
 
 
-def assign_rest(
-    clusters: NDArray[np.integer], given: NDArray[np.str_], settings: SplitSettings, seed: int
+def assign_with_source_splits(
+    clusters: NDArray[np.integer], source_splits: NDArray[np.str_], settings: SplitSettings, seed: int
 ) -> NDArray[np.str_]:
     """Split of each query of one tenant, shape of `clusters`, where a source names splits of some.
 
-    Given test and validation queries stay so; queries without a given split follow them where they share a cluster. All
-    others, given training queries included, are divided by clusters into the splits that the source does not have.
+    Test and validation queries of the source stay so; queries without a split follow them where they share a cluster.
+    All others, training queries of the source included, are divided by clusters into the splits that the source does
+    not have.
     """
-    splits = given.copy()
+    splits = source_splits.copy()
     for name in ("validation", "test"):  # test wins a cluster with both
-        splits[np.isin(clusters, clusters[given == name]) & (given == "")] = name
+        splits[np.isin(clusters, clusters[source_splits == name]) & (source_splits == "")] = name
     is_open = (splits == "") | (splits == "train")
-    shares = {f"{name}_share": 0.0 for name in ("validation", "test") if np.any(given == name)}
+    shares = {f"{name}_share": 0.0 for name in ("validation", "test") if np.any(source_splits == name)}
     if is_open.any():
         splits[is_open] = assign(clusters[is_open], settings.model_copy(update=shares), seed)
     return splits

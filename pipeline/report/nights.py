@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.mine.admission.held_days import DAY_NAME_SQL
 from darklode.pipeline.mine.admission.measures import MEASURES
 from darklode.pipeline.report.drawing import AxisScale
 from darklode.pipeline.report.formatting import number
@@ -27,11 +28,10 @@ MEASURES_BY_NAME = {measure.name: measure for measure in MEASURES}
 
 _LAST_DAYS_SQL = "(SELECT DISTINCT date FROM log_days ORDER BY date DESC LIMIT $1)"
 days = Statistic(f"""
-    SELECT date, tenant, state, rows, reasons, decided_at, note,
-           count(*) OVER (PARTITION BY date) > 1 AS shares_date
+    SELECT date, tenant, state, rows, reasons, decided_at, note, {DAY_NAME_SQL} AS name
     FROM log_days WHERE date IN {_LAST_DAYS_SQL} ORDER BY date DESC, tenant
 """)
-"""The last `$1` days, newest first; `shares_date`: other tenants have this date, too."""
+"""The last `$1` days, newest first; `name` is the argument of --accept-day."""
 
 measures = Statistic(f"""
     SELECT date, tenant, measure, value, expected, distance
@@ -109,7 +109,7 @@ class LastDays:
     measures: Sequence[Mapping[str, Any]]
 
     @classmethod
-    def of(cls, tables: Tables, n_days: int, tenant: str | None = None) -> "LastDays":
+    def read(cls, tables: Tables, n_days: int, tenant: str | None = None) -> "LastDays":
         """Read the last days of all tenants, or of one."""
         day_rows, measure_rows = (statistic(tables, n_days).to_pylist() for statistic in (days, measures))
         return cls(*([row for row in rows if tenant in (None, row["tenant"])] for rows in (day_rows, measure_rows)))
@@ -122,13 +122,12 @@ class LastDays:
         kinds = texts | {"date": pa.date32(), "rows": pa.int64()}
         return pa.Table.from_pylist(rows, pa.schema([(name, kinds[name]) for name in columns]))
 
-    def held(self, command: DecisionCommand) -> list[HeldNight]:
+    def held_nights(self, command: DecisionCommand) -> list[HeldNight]:
         """The days that wait for a decision, oldest first."""
         held_days = []
         for row in reversed(self.rows):
             if row["state"] == "held":
-                name = f"{row['tenant']}:{row['date']}" if row["shares_date"] else str(row["date"])
-                commands = (command(option, name) for option in ("--accept-day", "--discard-day"))
+                commands = (command(option, row["name"]) for option in ("--accept-day", "--discard-day"))
                 held_days.append(HeldNight(row["date"], row["tenant"], row["rows"], row["reasons"], *commands))
         return sorted(held_days, key=lambda day: (day.date, day.tenant))
 
@@ -239,7 +238,7 @@ def nights_page(name: str, last: LastDays, command: DecisionCommand) -> bytes:
         first=dates[0] if dates else None,
         last=dates[-1] if dates else None,
         n_days=len(dates),
-        held=last.held(command),
+        held=last.held_nights(command),
         sizes=last.counts(),
         tones=STATE_TONES,
         tenants=draw_tenants(last),

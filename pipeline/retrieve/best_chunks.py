@@ -66,9 +66,9 @@ class DocumentChunks:
         Returns:
             Index in `numbers` and chunk row of each chunk, in the order of `numbers`; -1 has none.
         """
-        known = np.flatnonzero(numbers >= 0)
-        lengths = self._lengths[numbers[known]]
-        document = np.repeat(known, lengths)
+        with_chunks = np.flatnonzero(numbers >= 0)
+        lengths = self._lengths[numbers[with_chunks]]
+        document = np.repeat(with_chunks, lengths)
         offset = np.arange(len(document)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return document, self._order[self._starts[numbers[document]] + offset]
 
@@ -86,9 +86,9 @@ class DocumentChunks:
             Chunk rows, shape (len(numbers),); -1 for a document without chunks.
         """
         document, row = self.all_of(numbers)
-        best = np.full(len(numbers), -1, np.int64)
+        best_rows = np.full(len(numbers), -1, np.int64)
         if len(document):
             by_score = np.lexsort((row, -bm25.scores(query)[row], document))
             first = by_score[np.diff(document[by_score], prepend=-1) > 0]
-            best[document[first]] = row[first]
-        return best
+            best_rows[document[first]] = row[first]
+        return best_rows

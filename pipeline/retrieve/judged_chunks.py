@@ -68,9 +68,13 @@ def judged_chunks(tables: Tables, output: Output) -> None:
 def _best_chunks(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> pa.Table:
     """Query and chunk ids of the best chunk of each relevant document."""
     rows = connection.sql(RELEVANT_DOCUMENTS_SQL, params={"tenant": chunks.tenant}).to_arrow_table()
-    best = best_chunks(rows["text"].to_pylist(), rows["documents"].to_pylist(), chunks) if rows.num_rows else []
-    numbers = np.concatenate([np.empty(0, np.int64), *best])
-    query_ids = rows["query_id"].take(pa.array(np.repeat(np.arange(rows.num_rows), [len(each) for each in best])))
+    chunk_numbers = (
+        best_chunks(rows["text"].to_pylist(), rows["documents"].to_pylist(), chunks) if rows.num_rows else []
+    )
+    numbers = np.concatenate([np.empty(0, np.int64), *chunk_numbers])
+    query_ids = rows["query_id"].take(
+        pa.array(np.repeat(np.arange(rows.num_rows), [len(each) for each in chunk_numbers]))
+    )
     has_chunks = numbers >= 0
     return pa.table(
         {

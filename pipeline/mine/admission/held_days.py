@@ -4,11 +4,14 @@ from dataclasses import dataclass
 
 from darklode.pipeline.base.artifacts import Tables
 
-# Where other tenants share the day, the name includes the tenant: it is the argument of --accept-day.
-HELD_DAYS_SQL = """
-    SELECT CAST(date AS VARCHAR) AS date, tenant, rows, reasons,
-           CASE WHEN count(*) OVER (PARTITION BY date) = 1 THEN CAST(date AS VARCHAR)
-                ELSE concat(tenant, ':', CAST(date AS VARCHAR)) END AS name
+DAY_NAME_SQL = """
+    CASE WHEN count(*) OVER (PARTITION BY date) = 1 THEN CAST(date AS VARCHAR)
+         ELSE concat(tenant, ':', CAST(date AS VARCHAR)) END
+"""
+"""Argument of --accept-day for a row of `log_days`: with the tenant, where other tenants share the date."""
+
+HELD_DAYS_SQL = f"""
+    SELECT CAST(date AS VARCHAR) AS date, tenant, rows, reasons, {DAY_NAME_SQL} AS name
     FROM log_days QUALIFY state = 'held' ORDER BY date, tenant
 """
 

@@ -72,7 +72,7 @@ class DayScores:
     level: Doubles
 
     @property
-    def compared(self) -> tuple[Doubles, Doubles, Doubles]:
+    def compared_values(self) -> tuple[Doubles, Doubles, Doubles]:
         """Values, forecasts and values of the day before."""
         return self.values, self.expected, self.previous
 

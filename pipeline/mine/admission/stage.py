@@ -119,8 +119,12 @@ class PastDays:
     def basis(self, day: str) -> list[Json]:
         """Fingerprint of what a day's state depends on: its own and the earlier statistics, and the tenants."""
         day_statistics: list[Json] = [self._digests[name].get(day, "") for name in ("figures", "marks")]
-        known: list[Json] = [self.known_tenants.first_day, key_of(*sorted(self.known_tenants.names))]
-        return [day_statistics, known, [[before, self._day_fingerprints[before]] for before in self._days_before(day)]]
+        tenants: list[Json] = [self.known_tenants.first_day, key_of(*sorted(self.known_tenants.names))]
+        return [
+            day_statistics,
+            tenants,
+            [[before, self._day_fingerprints[before]] for before in self._days_before(day)],
+        ]
 
     def add(self, day: str, unit: Unit) -> Counter[str]:
         """Add a day whose states are decided; returns its rows by state."""

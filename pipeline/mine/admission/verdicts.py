@@ -71,7 +71,7 @@ class KnownTenants:
     names: Set[str] = frozenset()
     first_day: str | None = None
 
-    def unknown(self, day: str, rows: Mapping[str, int]) -> set[str]:
+    def find_unknown(self, day: str, rows: Mapping[str, int]) -> set[str]:
         """Tenants of a day to be held back because nobody has admitted any of their days.
 
         On the first day all tenants are known. In the first week, tenants of few searches may come later; only one with
@@ -111,7 +111,7 @@ def judge_day(
     day: str,
     settings: AdmissionSettings,
     history: TenantHistory,
-    known: KnownTenants,
+    known_tenants: KnownTenants,
 ) -> DayVerdict:
     """Compare a day with the days before, tenant by tenant.
 
@@ -121,11 +121,11 @@ def judge_day(
         day: ISO date.
         settings: false-alarm rate (0: nothing is held back), and days that confirm a new level.
         history: files read, and people's decisions.
-        known: the tenants before the day.
+        known_tenants: the tenants before the day.
     """
     scores = score_day(connection, compute_measures(connection, day), day)
     rows = dict(zip(*connection.sql(ROWS_SQL).to_arrow_table().to_pydict().values(), strict=True))
-    unknown = known.unknown(day, rows)
+    unknown = known_tenants.find_unknown(day, rows)
     level_days = _level_days(connection, day)
     limit = settings.false_alarm_rate / max(len(scores.tenants), 1)
     states = []
@@ -184,20 +184,21 @@ def _reasons(scores: DayScores, number: int) -> list[str]:
     p_values = np.nan_to_num(scores.p_values[number], nan=1.0)
     order = np.argsort(p_values, kind="stable")[:N_REASONS]
     worst = p_values[order[0]]
-    named = [order[0], *(place for place in order[1:] if p_values[place] < max(1e-3, min(worst * 1e3, 0.01)))]
-    return [describe(place, *(array[number, place] for array in scores.compared)) for place in named]
+    limit = max(1e-3, min(worst * 1e3, 0.01))
+    deviating = [order[0], *(index for index in order[1:] if p_values[index] < limit)]
+    return [describe(index, *(array[number, index] for array in scores.compared_values)) for index in deviating]
 
 
-def describe(place: int, value: float, expected: float, previous: float) -> str:
+def describe(index: int, value: float, expected: float, previous: float) -> str:
     """A deviating measure in words.
 
     Args:
-        place: number of the measure in `MEASURES`.
+        index: index of the measure in `MEASURES`.
         value: today's value, on the scale of the measure.
         expected: the forecast.
         previous: the latest earlier value; NaN if there is none.
     """
-    measure = MEASURES[place]
+    measure = MEASURES[index]
     before = "" if np.isnan(previous) else f", {measure.plain(previous)} the day before"
     return f"{measure.plain(value)} {measure.words} ({measure.plain(expected)} expected{before})"
 

@@ -97,7 +97,7 @@ class ExternalRetriever(Retriever):
         """
         k = min(depth, self._top_k)
         texts = list(dict.fromkeys(query for query in queries if query.strip()))
-        answers = self._cached(texts, k)
+        answers = self._read_cache(texts, k)
         answers |= self._ask([text for text in texts if text not in answers], k)
         no_answer: Answer = ([], [])
         rankings = [
@@ -107,12 +107,14 @@ class ExternalRetriever(Retriever):
         self._count_unknown(rankings)
         return self._mapper.hits(queries, rankings, depth)
 
-    def _cached(self, texts: Sequence[str], k: int) -> dict[str, Answer]:
+    def _read_cache(self, texts: Sequence[str], k: int) -> dict[str, Answer]:
         if self._owner is None:
             return {}
-        found = self._store.open(self._owner).find(pa.table({"query_hash": [_query_hash(text, k) for text in texts]}))
-        ids, scores = (found.values[name].to_pylist() for name in ("ids", "scores"))
-        return {texts[row]: answer for row, *answer in zip(found.rows.tolist(), ids, scores, strict=True)}  # type: ignore[misc]
+        cached_rows = self._store.open(self._owner).find(
+            pa.table({"query_hash": [_query_hash(text, k) for text in texts]})
+        )
+        ids, scores = (cached_rows.values[name].to_pylist() for name in ("ids", "scores"))
+        return {texts[row]: answer for row, *answer in zip(cached_rows.rows.tolist(), ids, scores, strict=True)}  # type: ignore[misc]
 
     def _ask(self, texts: Sequence[str], k: int) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}

@@ -66,11 +66,11 @@ class HitMapper:
         bare = pa.array([name.removeprefix(prefix) for name in decoded.to_pylist()], pa.string())
         known_as = pa.nulls(len(spellings), pa.string())
         is_document = pa.nulls(len(spellings), pa.bool_())
-        for known, document in ((self._chunks.chunk_ids, False), (self._documents, True)):
+        for known_ids, is_of_document in ((self._chunks.chunk_ids, False), (self._documents, True)):
             for spelling in (spellings, decoded, bare):
-                found = pc.and_(pc.is_null(known_as), pc.is_in(spelling, known))
-                is_document = pc.if_else(found, document, is_document)
-                known_as = pc.if_else(found, spelling, known_as)
+                is_match = pc.and_(pc.is_null(known_as), pc.is_in(spelling, known_ids))
+                is_document = pc.if_else(is_match, is_of_document, is_document)
+                known_as = pc.if_else(is_match, spelling, known_as)
         return known_as.take(encoded.indices), pc.fill_null(is_document, False).take(encoded.indices)
 
     def hits(self, queries: Sequence[str], rankings: Sequence[Ranking], depth: int) -> Hits:
@@ -95,10 +95,10 @@ class HitMapper:
         start = 0
         for position, (query, ranking) in enumerate(zip(queries, rankings, strict=True)):
             block = slice(start, start + len(ranking.ids))
-            row, place = self._rows(query, number[block], chunk_row[block])
+            row, source = self._rows(query, number[block], chunk_row[block])
             _, first = np.unique(row, return_index=True)
             first = np.sort(first)[:k]
-            rows[position, : len(first)], scores[position, : len(first)] = row[first], ranking.scores[place[first]]
+            rows[position, : len(first)], scores[position, : len(first)] = row[first], ranking.scores[source[first]]
             start = block.stop
         return Hits(rows, scores)
 

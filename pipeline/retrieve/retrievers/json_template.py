@@ -38,8 +38,8 @@ def fill(template: JsonValue, values: Mapping[str, str | int]) -> JsonValue:
         return [fill(item, values) for item in template]
     if not isinstance(template, str):
         return template
-    if whole := _PLACEHOLDER.fullmatch(template):
-        return values[whole[1]]
+    if placeholder := _PLACEHOLDER.fullmatch(template):
+        return values[placeholder[1]]
     return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), template)
 
 
@@ -51,13 +51,13 @@ def value_at(value: Any, path: str) -> Any:
     if not path:
         return value
     if isinstance(value, list):
-        head, _, rest = path.partition(".")
-        return value_at(value[int(head)], rest) if head.isdigit() and int(head) < len(value) else None
+        head, _, remainder = path.partition(".")
+        return value_at(value[int(head)], remainder) if head.isdigit() and int(head) < len(value) else None
     if not isinstance(value, dict):
         return None
     parts = path.split(".")
     for n_parts in range(1, len(parts) + 1):
         key = ".".join(parts[:n_parts])
-        if key in value and (found := value_at(value[key], ".".join(parts[n_parts:]))) is not None:
-            return found
+        if key in value and (leaf := value_at(value[key], ".".join(parts[n_parts:]))) is not None:
+            return leaf
     return None

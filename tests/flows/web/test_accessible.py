@@ -76,7 +76,7 @@ def test_the_nights(run: Run, browser: Browser, tmp_path: Path) -> None:
     log[FIRST + timedelta(10)] = garbage(10)
     judged(run, log)
     file = tmp_path / "nights.html"
-    last = LastDays.of(run.tables(*TABLES_READ), 60)
+    last = LastDays.read(run.tables(*TABLES_READ), 60)
     file.write_bytes(nights_page("runs/mined", last, lambda option, day: f"darklode mine {option} {day}"))
     assert grave(browser, [file.as_uri()]) == []
 

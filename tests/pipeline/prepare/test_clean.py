@@ -143,17 +143,25 @@ def test_rows_in_are_rows_out_and_rejects(
     assert represented == len(kept) + lent
 
 
-def test_judged_queries_are_kept_and_stand_for_their_duplicates(run: Run) -> None:
-    texts = ["usb", "usb", "how do I return a cable that does not work", "x"]
+def cleaned_with_judged(run: Run, texts: list[str], judged: list[int], **options: object) -> dict[object, object]:
+    """Number of represented queries by id of those kept, where people judged the queries with these numbers."""
     put(run, "raw_queries", raw(texts))
     put(run, "documents", DOCUMENTS)
-    judgments = [
+    rows = [
         {"tenant": "default", "query_id": f"q{n:05d}", "item_id": "keys", "level": "document", "relevance": 1}
-        for n in (1, 3)
+        for n in judged
     ]
-    put(run, "judgments", pa.Table.from_pylist(judgments, schema=JUDGMENTS.schema))
-    settings = CleanSettings.model_validate(OPEN | {"deduplicate": True, "noise": True, "min_percentile": 60})
+    put(run, "judgments", pa.Table.from_pylist(rows, schema=JUDGMENTS.schema))
+    settings = CleanSettings.model_validate(OPEN | options)
     execute(run, CLEAN.reading("judgments"), lambda tables, output: clean(tables, output, settings, seed=1))
-    kept = {row["query_id"]: row["n_represented"] for row in read(run, "cleaned_queries")}
-    assert kept.keys() >= {"q00001", "q00003"}
-    assert "q00000" not in kept
+    return {row["query_id"]: row["n_represented"] for row in read(run, "cleaned_queries")}
+
+
+def test_judged_queries_are_kept_whatever_a_rule_says(run: Run) -> None:
+    texts = ["usb", "hub", "how do I return a cable that does not work", "cable"]
+    assert cleaned_with_judged(run, texts, [1, 3], min_percentile=80).keys() == {"q00001", "q00002", "q00003"}
+    assert cleaned_with_judged(run, texts, [], min_percentile=80).keys() == {"q00002"}
+
+
+def test_of_equal_queries_the_judged_one_is_kept(run: Run) -> None:
+    assert cleaned_with_judged(run, ["usb", "USB", "hub"], [1], deduplicate=True) == {"q00001": 2, "q00002": 1}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.prepare.split import SPLIT, assign, assign_rest, split
+from darklode.pipeline.prepare.split import SPLIT, assign, assign_with_source_splits, split
 from darklode.schemas.label_tables import JUDGMENTS
 from darklode.schemas.settings import SplitSettings
 from darklode.schemas.tables import CLEANED_QUERIES, QUERIES, TABLES
@@ -169,7 +169,7 @@ def test_the_splits_of_a_source_are_kept_and_the_rest_follows_its_clusters() -> 
     given = np.full(100, "", "<U10")
     given[[0, 5]] = "test"
     given[10:90] = "train"
-    sides = assign_rest(clusters, given, SplitSettings(validation_share=0.25), seed=3)
+    sides = assign_with_source_splits(clusters, given, SplitSettings(validation_share=0.25), seed=3)
     assert set(sides[:10]) == {"test"}, "they share a cluster with a test query"
     assert set(sides[10:]) == {"train", "validation"}, "the source has its own test set"
     assert all(len(set(sides[start : start + 5])) == 1 for start in range(10, 100, 5)), "whole clusters"
@@ -180,7 +180,7 @@ def test_given_training_queries_alone_leave_test_and_validation_to_the_clusters(
     clusters = np.arange(200)
     given = np.full(200, "train", "<U10")
     settings = SplitSettings(test_share=0.3)
-    assert list(assign_rest(clusters, given, settings, 3)) == list(assign(clusters, settings, 3))
+    assert list(assign_with_source_splits(clusters, given, settings, 3)) == list(assign(clusters, settings, 3))
 
 
 def test_judgments_name_splits_in_the_stage(tmp_path: Path) -> None:

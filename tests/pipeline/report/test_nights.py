@@ -42,7 +42,7 @@ def written(run: Run, log_days: list[dict[str, Any]], measures: list[dict[str, A
 
 
 def last(run: Run, n_days: int = 60, tenant: str | None = None) -> LastDays:
-    return LastDays.of(run.tables(*TABLES_READ), n_days, tenant)
+    return LastDays.read(run.tables(*TABLES_READ), n_days, tenant)
 
 
 def test_the_last_days_newest_first_and_one_tenant(run: Run) -> None:
@@ -60,7 +60,7 @@ def test_the_last_days_newest_first_and_one_tenant(run: Run) -> None:
 def test_a_held_day_is_named_with_its_tenant_where_the_date_has_others(run: Run) -> None:
     held = [log_day(0, "held", "a", reasons=["r"]), log_day(1, "held", "a"), log_day(1, "admitted", "b")]
     written(run, [*held, log_day(2, "discarded", "a")], [])
-    found = [(day.date.day, day.tenant, day.accept, day.discard) for day in last(run).held(command)]
+    found = [(day.date.day, day.tenant, day.accept, day.discard) for day in last(run).held_nights(command)]
     assert found == [
         (1, "a", "darklode mine --accept-day 2026-03-01", "darklode mine --discard-day 2026-03-01"),
         (2, "a", "darklode mine --accept-day a:2026-03-02", "darklode mine --discard-day a:2026-03-02"),

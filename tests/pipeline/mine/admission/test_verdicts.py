@@ -27,7 +27,7 @@ PLACE = {measure.name: number for number, measure in enumerate(MEASURES)}
 def test_a_tenant_without_an_admitted_day_is_unknown(
     known: KnownTenants, day: str, rows: dict[str, int], unknown: set[str]
 ) -> None:
-    assert known.unknown(day, rows) == unknown
+    assert known.find_unknown(day, rows) == unknown
 
 
 def decision(verdict: str, tenant: str | None) -> Decision:
