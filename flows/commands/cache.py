@@ -16,7 +16,7 @@ app = application()
 def cache(
     prune: Annotated[
         list[str] | None,
-        typer.Option(metavar="ENCODER", help="Delete this encoder's vectors; `all` deletes all. Repeatable."),
+        typer.Option(metavar="NAME", help="Delete this encoder's vectors; `all` deletes all. Repeatable."),
     ] = None,
     assignments: SetOption = None,
 ) -> None:

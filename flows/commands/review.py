@@ -47,11 +47,11 @@ def review(
     open_browser: OpenOption = False,
     export_sheet: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Write a reviewer's pairs to a new CSV sheet instead of serving a page."),
+        typer.Option(metavar="FILE", help="Write a reviewer's pairs to a new CSV sheet instead of serving a page."),
     ] = None,
     import_sheet: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Import the answers of a reviewer's sheet instead of serving a page."),
+        typer.Option(metavar="FILE", help="Import the answers of a reviewer's sheet instead of serving a page."),
     ] = None,
     reviewer: Annotated[
         str | None, typer.Option(metavar="NAME", help="Reviewer of the sheet; required with a sheet.")
@@ -59,6 +59,7 @@ def review(
     max_grade: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=2,
             max=9,
             help="Give grades from 0 (not relevant) to this one. Default: the judge's grades, or relevant and not "
