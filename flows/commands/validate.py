@@ -58,17 +58,18 @@ def validate(
         try:
             launch(validate_benchmark, progress_reporter, run, values)
         except NotPublishable as error:
-            _show(Run(run), answer, labels)
+            summarize(Run(run), answer, labels)
             answer.fact("publishable", False)
             answer.fact("decision", str(error))
             raise
-        _show(Run(run), answer, labels)
+        summarize(Run(run), answer, labels)
         decision = decide(Run(run))
         answer.fact("publishable", True)
         answer.fact("decision", decision, f"\n{decision}")
 
 
-def _show(run: Run, answer: Answer, labels: Path | None) -> None:
+def summarize(run: Run, answer: Answer, labels: Path | None) -> None:
+    """Agreement, estimates and disagreements; writes the human labels to the file `labels`, if any."""
     from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.report import statistics
 
