@@ -7,6 +7,7 @@ import sys
 from datetime import date
 from inspect import signature
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pyarrow as pa
@@ -137,3 +138,14 @@ def test_a_script_ends_in_silence(tmp_path: Path, alone: Environment) -> None:
     script = f"import darklode\nfor _ in range(2): print(len(darklode.build(*{places}).table('triplets')) > 0)"
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, env=dict(alone))
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
+
+
+@pytest.mark.slow
+def test_the_first_example_of_the_help_works_in_an_empty_folder(tmp_path: Path, alone: Environment) -> None:
+    example = dedent("".join(re.findall(r"^    .*\n|^\n", str(darklode.__doc__), re.MULTILINE)))
+    assert example.strip().startswith("import darklode")
+    shown = "print(run.report, sorted(run.table('triplets')[0]))"
+    command = [sys.executable, "-c", f"{example}\n{shown}"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=dict(alone), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "<report " in done.stdout

@@ -65,11 +65,13 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'darklode' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name: str) -> Any:
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(import_module(module), name)
+        raise AttributeError(f"module 'darklode' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
