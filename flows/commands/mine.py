@@ -10,14 +10,14 @@ import typer
 from darklode.flows.commands.build import show_files
 from darklode.flows.commands.checking import check_before, settings_for
 from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
+from darklode.flows.commands.run_summary import show_next_steps, show_summary
 from darklode.flows.config import load_settings, read_project
-from darklode.flows.console import console, printable, reporter, show
+from darklode.flows.console import console, reporter, show
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import CommandLineError, HeldBack
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.caveats import mined_caveats, weak_ranker
 from darklode.schemas.settings import Settings
 
 app = application()
@@ -157,7 +157,7 @@ def _summarise(run: Run, settings: Settings) -> None:
         if verdicts.num_rows:
             show(verdicts, "Share that the judge calls relevant")
         show(statistics.association_counts(tables, settings.associate.max_lenders_per_query), "Associations")
-        for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
-            console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
+    show_summary(run)
     existing = run.store.root_names()
     show_files(run, {name: label for name, label in MINED_FILES.items() if name.partition("/")[0] in existing})
+    show_next_steps(run)
