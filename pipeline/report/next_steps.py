@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from darklode.pipeline.mine.admission.held_days import held_days
 from darklode.pipeline.report.key_facts import MINE_COMMAND, REVIEW_COMMAND, VALIDATE_COMMAND, VALIDATION_SQL
@@ -65,33 +66,41 @@ def _benchmark_steps(source: ReportSource) -> Iterator[NextStep]:
     if missing:
         yield NextStep(VALIDATE_COMMAND, "Evaluate the reviews again: the verdicts or the sample have changed")
     elif source.settings.judge.kind != NO_JUDGE:
-        yield from _review_steps(source)
+        rows = source.tables.sql(VALIDATION_SQL).to_pylist()
+        step = _step_after_review(source, rows[0]) if rows else _review_step(source)
+        if step:
+            yield step
+        if rows and _misses_a_limit(source):
+            return
     yield from _training_steps(source)
 
 
-def _review_steps(source: ReportSource) -> Iterator[NextStep]:
-    """How to measure the labels, or to improve labels that were measured and found wanting."""
-    rows = source.tables.sql(VALIDATION_SQL).to_pylist()
-    if not rows:
-        if source.n_answers:
-            yield NextStep(VALIDATE_COMMAND, "Estimate precision and recall from the reviews")
-        else:
-            yield NextStep(REVIEW_COMMAND, "Label a sample: it measures precision and recall of the labels")
-        return
-    if rows[0]["precision"] is None or rows[0]["recall"] is None:
-        yield NextStep(REVIEW_COMMAND, "Label more pairs: too few for an estimate")
-        return
-    shortfall = _shortfall(source)
-    if release_outcome(release(source.tables)) == "held back" or shortfall == CERTAIN:
-        fitted, threshold = rows[0]["fitted_threshold"], rows[0]["threshold"]
-        if fitted is not None and threshold is not None and rows[0]["cross_validated_kappa"] > (rows[0]["kappa"] or -1):
+def _review_step(source: ReportSource) -> NextStep:
+    """How to measure labels that were not measured yet."""
+    if source.n_answers:
+        return NextStep(VALIDATE_COMMAND, "Estimate precision and recall from the reviews")
+    return NextStep(REVIEW_COMMAND, "Label a sample: it measures precision and recall of the labels")
+
+
+def _step_after_review(source: ReportSource, row: Mapping[str, Any]) -> NextStep | None:
+    """How to improve the labels, or their measurement; `row` is the row of `validation` over all pairs."""
+    if row["precision"] is None or row["recall"] is None:
+        return NextStep(REVIEW_COMMAND, "Label more pairs: too few for an estimate")
+    if _misses_a_limit(source):
+        fitted = row["fitted_threshold"]
+        if None not in (fitted, row["threshold"]) and (row["cross_validated_kappa"] or -1) > (row["kappa"] or -1):
             purpose = "Build with the threshold that agrees best with people"
-            yield NextStep(f"{BUILD_COMMAND} {RUN_SETTINGS}", purpose, f"--set judge.threshold={fitted:g}")
-        else:
-            purpose = "The labels miss a limit: read where judge and people differ, then use a better judge or prompt"
-            yield NextStep('darklode query RUN "FROM disagreements"', purpose)
-    elif shortfall == POSSIBLE:
-        yield NextStep(REVIEW_COMMAND, "Label more pairs: the labels may be less precise than required")
+            return NextStep(f"{BUILD_COMMAND} {RUN_SETTINGS}", purpose, f"--set judge.threshold={fitted:g}")
+        purpose = "The labels miss a limit: read where judge and people differ, then use a better judge or prompt"
+        return NextStep('darklode query RUN "FROM disagreements"', purpose)
+    if _shortfall(source) == POSSIBLE:
+        return NextStep(REVIEW_COMMAND, "Label more pairs: the labels may be less precise than required")
+    return None
+
+
+def _misses_a_limit(source: ReportSource) -> bool:
+    """Whether a limit of the release, or the wanted precision of a label set, is certainly missed."""
+    return release_outcome(release(source.tables)) == "held back" or _shortfall(source) == CERTAIN
 
 
 def _shortfall(source: ReportSource) -> str:

@@ -144,7 +144,7 @@ def _time(iso: str) -> str:
 
 def _sizes(source: ReportSource) -> Iterator[KeyFact]:
     for label, sql in _count_queries(source).items():
-        yield KeyFact(label, number(source.tables.sql(sql)["n"][0].as_py()))
+        yield KeyFact(f"{label[0].upper()}{label[1:]}", number(source.tables.sql(sql)["n"][0].as_py()))
 
 
 def _count_queries(source: ReportSource) -> dict[str, str]:
