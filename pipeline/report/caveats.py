@@ -58,7 +58,7 @@ def ranked_caveats(tables: Tables, settings: Settings) -> list[Caveat]:
         [
             Caveat("The labels are implausible", _implausible_labels_caveat(tables, depth), "labels"),
             Caveat(
-                "The test labels are less precise than required",
+                "The test labels are not precise enough",
                 _imprecise_test_labels_caveat(tables, settings.labels.test_precision),
                 "verdict-probabilities",
             ),

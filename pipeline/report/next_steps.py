@@ -79,7 +79,7 @@ def _review_step(source: ReportSource) -> NextStep:
     """How to measure labels that were not measured yet."""
     if source.n_answers:
         return NextStep(VALIDATE_COMMAND, "Estimate precision and recall from the reviews")
-    return NextStep(REVIEW_COMMAND, "Label a sample: it measures precision and recall of the labels")
+    return NextStep(REVIEW_COMMAND, "Label a sample to measure precision and recall")
 
 
 def _step_after_review(source: ReportSource, row: Mapping[str, Any]) -> NextStep | None:
