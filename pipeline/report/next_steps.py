@@ -39,11 +39,13 @@ class NextStep:
         Args:
             paths: path by placeholder, such as RUN.
         """
-        command = self.command
-        for name, path in (paths or {}).items():
-            command = re.sub(
-                rf"(?<= ){name}(/\S+)?(?= |$)", lambda match, path=path: shlex.quote(f"{path}{match[1] or ''}"), command
-            )
+        known_paths = paths or {}
+
+        def quoted_path(match: re.Match[str]) -> str:
+            name, rest = match.groups(default="")
+            return shlex.quote(known_paths[name] + rest) if name in known_paths else match[0]
+
+        command = re.sub(r"(?<= )([A-Z]+)(/\S+)?(?= |$)", quoted_path, self.command)
         return f"{command} {self.arguments}".rstrip()
 
 

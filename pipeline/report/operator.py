@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from darklode.pipeline.base.card import cell, document
-from darklode.pipeline.report.caveat import Caveat
 from darklode.pipeline.report.figure import FigureSection, FilledFigure
 from darklode.pipeline.report.source import ReportSource
 from darklode.pipeline.report.summary import header
@@ -49,9 +48,9 @@ def _opening(run_url: str, source: ReportSource) -> Iterator[str]:
     facts = [f"- {fact.label}: **{cell(fact.value)}** {cell(fact.note)}".rstrip() for fact in run_header.facts]
     if facts:
         yield "\n".join(facts)
-    for notice in [*run_header.notices, *run_header.warnings]:
-        title = notice.headline if isinstance(notice, Caveat) else notice.title
-        yield f"> **{cell(title)}** {cell(notice.text)}".rstrip()
+    notices = [(notice.title, notice.text) for notice in run_header.notices]
+    for title, text in [*notices, *((warning.headline, warning.text) for warning in run_header.warnings)]:
+        yield f"> **{cell(title)}** {cell(text)}".rstrip()
     if run_header.next_steps:
         step = run_header.next_steps[0]
         yield f"Next: `{cell(step.command_line({'RUN': run_url}))}` ({step.purpose})"

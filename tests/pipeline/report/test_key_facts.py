@@ -1,19 +1,13 @@
 """The facts of the first row: what is known, and what is not and why."""
 
-from collections.abc import Mapping
-
-import pyarrow as pa
-
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.key_facts import NOT_MEASURED, REVIEW_COMMAND, VALIDATE_COMMAND, KeyFact, key_facts
 from darklode.pipeline.validate.review.journal import AnswerJournal
-from darklode.schemas.evaluation_tables import AUDIT_RETRIEVERS
 from darklode.schemas.settings import Settings
 from helpers.adapted import adapted_tables
 from helpers.finished_run import finished_run
-from helpers.report_runs import opened, random_run
+from helpers.report_runs import opened, random_run, rewrite
 from helpers.reviewed_run import answer, pairs, reviewed, rows_of
-from helpers.runs import put
 from helpers.small_log import mine, random_log
 
 
@@ -51,7 +45,7 @@ def test_reviewed_labels_have_precision_and_recall_with_intervals(run: Run) -> N
     row = rows_of(run)[None, None]
     for name in ("precision", "recall"):
         fact = facts(run)[f"{name.capitalize()} of the judge"]
-        low, middle, high = (f"{100 * row[f'{name}{end}']:.0f}" for end in ("_low", "", "_high"))  # type: ignore[operator]
+        low, middle, high = (f"{100 * row[f'{name}{end}']:.0f}" for end in ("_low", "", "_high"))
         assert fact.value == f"{middle} %"
         assert fact.note == f"95 %: {low}–{high} %; {row['labelled']} pairs reviewed"
         assert int(low) < int(middle) < int(high)
@@ -64,33 +58,16 @@ def test_given_labels_were_not_judged(run: Run) -> None:
     assert found["Recall of the labels"].value == NOT_MEASURED
 
 
-def put_audit(run: Run, recalls: Mapping[str, float]) -> None:
-    """An audit whose retrievers have these recalls at every depth, and a pool in which they do."""
-    numbers = {
-        field.name: 1 if pa.types.is_integer(field.type) else 0.5
-        for field in AUDIT_RETRIEVERS.schema
-        if field.name not in {"tenant", "retriever"}
-    }
-    rows = [numbers | {"tenant": None, "retriever": name, "recall_at_depth": value} for name, value in recalls.items()]
-    put(run, "audit_retrievers", pa.Table.from_pylist(rows, schema=AUDIT_RETRIEVERS.schema))
+def test_the_best_retriever_is_ranked_without_those_that_the_labels_favour(run: Run) -> None:
+    best = facts(finished_run(run.store.url))["Best retriever"]
+    assert {"bm25", "../dense one"} == {best.value[:-5], best.note.removeprefix("worst: ").partition("; ")[0][:-5]}
 
-
-def test_the_best_retriever_has_the_highest_recall_and_none_that_the_labels_favour(run: Run) -> None:
-    finished_run(run.store.url)
-    best = facts(run)["Best retriever"]
-    with opened(run) as source:
-        rows = source.tables.sql("SELECT DISTINCT retriever FROM audit_retrievers").to_pylist()
-    assert len(rows) == 2
-    names = {best.value.rpartition(" ")[0], best.note.removeprefix("worst: ").rpartition(" 0.")[0].partition(";")[0]}
-    assert len(names) == 2
-    assert "Recall@10" in best.note
-
-    random_run(run.store.url, 4, judge_id="encoder-1:kind:model")
-    neural = {"encoders": {"dense": {"kind": "sentence_transformers", "model": "owner/model"}}}
-    settings = Settings.model_validate(neural | {"pool": {"retrievers": ["bm25", "dense"]}})
-    put_audit(run, {"bm25": 0.5, "dense": 0.9})
-    with opened(run, settings) as source:
-        assert "dense" not in [fact.value.partition(" ")[0] for fact in key_facts(source)]
+    rewrite(run, "judge", lambda _, rows: [row | {"judge_id": "encoder-1:kind:model"} for row in rows])
+    encoder = {"../dense one": {"kind": "sentence_transformers", "model": "owner/model"}}
+    settings = Settings.model_validate({"encoders": encoder, "pool": {"retrievers": ["bm25", "../dense one"]}})
+    only = facts(run, settings)["Only retriever"]
+    assert only.value.startswith("bm25 ")
+    assert only.note == "Recall@10; ../dense one not ranked: the labels favour it"
 
 
 def test_an_incomplete_run_has_the_facts_of_its_complete_stages(run: Run) -> None:
