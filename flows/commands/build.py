@@ -16,7 +16,6 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.duckdb_views import query as run_sql
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
 from darklode.schemas.settings import Settings
 
 app = application()
@@ -115,8 +114,6 @@ def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     show(run_sql(run, FUNNEL_SQL), "Funnel")
     _show_cleaning(run, settings)
-    show(label_sets(all_tables(run)), "Label sets")
-    console.print(f"[dim]{printable(LABEL_SETS_NOTE)}[/dim]\n", soft_wrap=True)
     show_audit(run, settings)
     show_records(run_sql(run, EXAMPLE_TRIPLETS_SQL), "Three example triplets")
     show_summary(run)

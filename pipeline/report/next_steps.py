@@ -115,8 +115,17 @@ def _shortfall(source: ReportSource) -> str:
     return POSSIBLE if any(row["precision"] < wanted[row["labels"]] for row in rows) else ""
 
 
+TENANTS_SQL = "SELECT tenant FROM triplets GROUP BY tenant ORDER BY count(*) DESC, tenant"
+"""An adapter belongs to one tenant: the one with the most triplets is proposed."""
+
+
 def _training_steps(source: ReportSource) -> Iterator[NextStep]:
-    yield NextStep(f"darklode adapt RUN --encoder {_encoder(source)} --out ADAPTED", "Train an encoder on the triplets")
+    tenants = source.tables.sql(TENANTS_SQL)["tenant"].to_pylist()
+    yield NextStep(
+        f"darklode adapt RUN --encoder {_encoder(source)} --out ADAPTED",
+        "Train an encoder on the triplets",
+        f"--set adapt.tenant={shlex.quote(tenants[0])}" if len(tenants) > 1 else "",
+    )
     export_format = "sentence-transformers" if source.mined else "beir"
     yield NextStep(f"darklode export RUN --format {export_format} --to OUT", "Export for other tools")
 

@@ -32,7 +32,9 @@ def test_labels_that_nobody_reviewed_are_reviewed_first_and_then_evaluated(run: 
     finished_run(run.store.url)
     review, adapt, export = commands(run)
     assert review == "darklode review RUN"
-    assert adapt.startswith("darklode adapt RUN --encoder ENCODER ")
+    assert adapt == "darklode adapt RUN --encoder ENCODER --out ADAPTED --set adapt.tenant=acme", (
+        "there are two tenants"
+    )
     assert export.startswith("darklode export RUN --format beir ")
     AnswerJournal(run.store).append(answer(("acme", "q 1", "plain#4"), 1))
     assert commands(run)[0] == "darklode validate RUN"
