@@ -6,7 +6,7 @@ from darklode.flows.console import console, printable, show
 from darklode.flows.report import report_source
 from darklode.flows.runs import read_inputs
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.report.next_steps import NextStep
+from darklode.pipeline.report.next_steps import NextStep, next_steps
 from darklode.pipeline.report.summary import header
 
 PLACEHOLDERS = {"docs": "DOCS", "queries": "QUERIES", "qrels": "QRELS", "logs": "LOGS"}
@@ -28,7 +28,7 @@ def show_summary(run: Run) -> None:
 def show_next_steps(run: Run) -> None:
     """Print the commands to run next, with the paths of the run."""
     with report_source(run) as (source, _):
-        steps = header(source).next_steps
+        steps = next_steps(source)
     inputs = read_inputs(run)
     paths = {name: getattr(inputs, field, None) for field, name in PLACEHOLDERS.items()}
     known_paths = {"RUN": run.store.url} | {name: path for name, path in paths.items() if path}

@@ -15,6 +15,7 @@ from darklode.schemas.judging import NO_JUDGE
 
 BUILD_COMMAND = "darklode build --docs DOCS --queries QUERIES --out RUN"
 RUN_SETTINGS = "--config RUN/settings.yaml"
+MAX_STEPS = 3
 CERTAIN, POSSIBLE = "certain", "possible"
 REVIEW_STAGES = {"review_sample", "near_misses", "reviews", "validate", "gate"}
 
@@ -50,10 +51,10 @@ class NextStep:
 
 
 def next_steps(source: ReportSource) -> list[NextStep]:
-    """The commands to run next, the most important first; empty for folders other than benchmarks and mined runs."""
+    """At most MAX_STEPS commands, the most important first; empty for folders other than benchmarks and mined runs."""
     if source.adapted or source.generated or source.laws:
         return []
-    return list(_mined_steps(source) if source.mined else _benchmark_steps(source))
+    return list(_mined_steps(source) if source.mined else _benchmark_steps(source))[:MAX_STEPS]
 
 
 def _benchmark_steps(source: ReportSource) -> Iterator[NextStep]:

@@ -14,8 +14,6 @@ from darklode.pipeline.report.source import ReportSource, incomplete
 from darklode.schemas.judging import NO_JUDGE
 
 MAX_JUDGES = 6
-N_STEPS = 3
-"""Maximum number of next commands."""
 N_FIRST_WARNINGS = 3
 """Number of warnings that are shown at once; the others are in a list to open."""
 
@@ -117,7 +115,7 @@ def header(source: ReportSource) -> PageHeader:
         _time(max((manifest.finished for manifest in source.manifests.values()), default="")),
         key_facts(source) or list(_sizes(source)),
         [_without_controls(caveat) for caveat in _warnings(source, weak)],
-        next_steps(source)[:N_STEPS],
+        next_steps(source),
         judges[:MAX_JUDGES],
         max(0, len(judges) - MAX_JUDGES),
         list(_decision_notices(source)) if source.adapted else [],

@@ -164,6 +164,16 @@ def test_a_run_that_was_killed_shows_what_is_there_and_says_what_is_not(run: Run
     assert ("queries have no certain positive" in said) == (STAGES.index("label") < complete)
 
 
+def test_triplets_come_first_and_four_of_them_are_open(run: Run) -> None:
+    root = parsed(rendered(random_run(run.store.url, 3)))
+    assert figures(root)[0] == "random-triplets"
+    random_triplets = figure(root, "random-triplets")
+    shown, folded = [one for one in random_triplets.iter("ol") if one.get("class") == "quotes"]
+    assert (len(shown), len(folded)) == (4, 6)
+    assert "positive" in text_of(shown[0])
+    assert "negative" in text_of(shown[0])
+
+
 def test_a_run_without_any_table_says_so(run: Run) -> None:
     root = parsed(rendered(run))
     assert "This run is incomplete" in text_of(root)
