@@ -217,6 +217,9 @@ class Run:
         except EverythingDropped as error:  # the manifest is written anyway: its rejects tell why rows were dropped
             failure = error
             output.facts[FAILURE_FACT] = str(error)
+        except BaseException:  # finished units survive a failure
+            output.flush()
+            raise
         outputs = output.close()
         seconds = round(time.perf_counter() - start_time, 3)
         manifest = Manifest(
