@@ -9,22 +9,24 @@ new.
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate, groupby
+from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
-from darklode.pipeline.base.artifacts.parquet_writer import encode
-from darklode.pipeline.base.artifacts.stage import Part, part_file, partition_of
+from darklode.pipeline.base.artifacts.parquet_writer import GROUP_ROWS, TABLE_GROUP_ROWS, encode
+from darklode.pipeline.base.artifacts.stage import Part, part_file, partition_of, partition_values
 from darklode.pipeline.base.errors import ArtifactError
 
-MAX_PART_ROWS = 1 << 14
-"""Larger parts stay files: opening them costs little compared with reading them, and a late day rewrites its month."""
+SMALL_SHARE = 1 / 4
+"""A part is small below this share of a row group, 16,384 rows without texts. Opening a larger file costs little
+compared with reading it, and a late day rewrites the merged file of its month.
+"""
 
 CACHED_FILES = 4
 """Decoded merged files in memory: parts are read in order, from a few tables in turn."""
@@ -32,7 +34,8 @@ CACHED_FILES = 4
 WriteFile = Callable[[str, memoryview], None]
 """Writes a file, by its path relative to the run."""
 
-_DAY_OR_MONTH = re.compile(r"\d{4}-\d{2}(-\d{2})?")
+_DATE_FOLDER = re.compile(r"(?<![^/])((?:date-)?\d{4}-\d{2})(?:-\d{2})?(?![^/])")
+_MONTH_CHARACTERS = len("2026-03")
 
 
 class PartReader:
@@ -80,7 +83,7 @@ class MonthMerger:
         self._write = write
 
     def merge(self, table: str, parts: Sequence[Part]) -> list[Part]:
-        """Merge the small parts of each past month, and take the others out of merged files.
+        """Merge the small parts of each past month and folder, and take the others out of merged files.
 
         Args:
             table: the parts' table.
@@ -89,67 +92,75 @@ class MonthMerger:
         Returns:
             The same parts, in the same order, with their new files.
         """
-        last_month = max((part.day[:7] for part in parts if part.day), default="")
-        file_parts: list[Part] = []
+        last_month = max((part.day for part in parts if part.day), default="")[:_MONTH_CHARACTERS]
+        months = defaultdict[tuple[str, str], list[Part]](list)
+        partitions = [own_partition(part) for part in parts]
+        for part, partition in zip(parts, partitions, strict=True):
+            month = (part.day or "")[:_MONTH_CHARACTERS]
+            if month < last_month and is_small(part.rows, part.day, partition):
+                months[month, month_folder(partition) or ""].append(part)
+        merged = {
+            part: merged_part
+            for (month, folder), month_parts in months.items()
+            if len(month_parts) > 1
+            for part, merged_part in zip(month_parts, self._merge(table, month_parts, month, folder), strict=True)
+        }
         numbers = Counter[str]()
-        for month, group in groupby(parts, lambda part: _month_to_merge(part, last_month)):
-            month_parts = list(group)
-            if month and len(month_parts) > 1:
-                file_parts += self._merge(table, month_parts, len(file_parts))
-                numbers.update(_own_partition(part) for part in month_parts)
-                continue
-            for part in month_parts:
-                partition = _own_partition(part)
-                file_parts.append(self._take_out(table, part, numbers[partition]) if part.is_merged else part)
-                numbers[partition] += 1
+        file_parts: list[Part] = []
+        for part, partition in zip(parts, partitions, strict=True):
+            file_part = merged.get(part, part)
+            if part.is_merged and part not in merged:
+                file_part = self._take_out(table, part, numbers[partition], partition)
+            file_parts.append(file_part)
+            numbers[partition] += 1
         return file_parts
 
-    def _merge(self, table: str, parts: Sequence[Part], number: int) -> list[Part]:
-        """Write parts to one file, unless they are in it already; `number` is that of the file."""
+    def _merge(self, table: str, parts: Sequence[Part], month: str, folder: str) -> list[Part]:
+        """Write the parts of a month to one file, unless they are in it already."""
         first_rows = list(accumulate((part.rows for part in parts), initial=0))
-        n_rows = first_rows.pop()
-        partition = _own_partition(parts[0])
-        folder = partition[:MONTH_CHARACTERS]
-        first = parts[0]
-        expected = part_file(table, self._stage, number, first.file_sha256, folder)
-        places = [(expected, row, n_rows) for row in first_rows]
-        if [(part.file, part.first_row, part.merged_rows) for part in parts] == places:
+        n_rows, file = first_rows.pop(), parts[0].file
+        if [(part.file, part.first_row, part.merged_rows) for part in parts] == [
+            (file, row, n_rows) for row in first_rows
+        ]:
             return list(parts)
-        data = encode(pa.concat_tables(self._reader.read(part) for part in parts))
+        data = encode(pa.concat_tables(self._reader.read(part) for part in parts), rows_per_group(folder))
         sha256 = hashlib.sha256(data).hexdigest()
-        file = part_file(table, self._stage, number, sha256, folder)
+        file = part_file(table, self._stage, int(month.replace("-", "")), sha256, folder)
         self._write(file, data)
         return [
             replace(part, file=file, size=len(data), first_row=row, merged_rows=n_rows, merged_sha256=sha256)
             for part, row in zip(parts, first_rows, strict=True)
         ]
 
-    def _take_out(self, table: str, part: Part, number: int) -> Part:
+    def _take_out(self, table: str, part: Part, number: int, partition: str) -> Part:
         """Write a part of a merged file to a file of its own."""
-        data = encode(self._reader.read(part))
+        data = encode(self._reader.read(part), rows_per_group(partition))
         sha256 = hashlib.sha256(data).hexdigest()
-        file = part_file(table, self._stage, number, sha256, _own_partition(part))
+        file = part_file(table, self._stage, number, sha256, partition)
         self._write(file, data)
         return Part(file, part.rows, len(data), sha256, part.day)
 
 
-MONTH_CHARACTERS = len("2026-03")
+def is_small(rows: int, day: str | None, partition: str) -> bool:
+    """Whether a part will be merged when its month is over."""
+    return (
+        day is not None and 0 < rows <= rows_per_group(partition) * SMALL_SHARE and month_folder(partition) is not None
+    )
 
 
-def _month_to_merge(part: Part, last_month: str) -> str:
-    """The month of a part to be merged; empty if it is to be a file of its own."""
-    if part.day is None or not 0 < part.rows <= MAX_PART_ROWS or part.day[:MONTH_CHARACTERS] >= last_month:
-        return ""
-    is_mergeable = can_be_merged(partition_of(part.file))
-    return part.day[:MONTH_CHARACTERS] if is_mergeable else ""
+def rows_per_group(partition: str) -> int:
+    """Rows of a row group: folders that name columns hold files for trainers."""
+    return GROUP_ROWS if partition_values(partition) else TABLE_GROUP_ROWS
 
 
-def can_be_merged(partition: str) -> bool:
-    """Whether the parts of a partition may be merged: of none, a day or a month, not of `tenant-acme`."""
-    return not partition or bool(_DAY_OR_MONTH.fullmatch(partition))
+def month_folder(partition: str) -> str | None:
+    """The folder of a partition's merged files: its day is shortened to the month. None for one without a day."""
+    return _DATE_FOLDER.sub(r"\1", partition) if not partition or _DATE_FOLDER.search(partition) else None
 
 
-def _own_partition(part: Part) -> str:
-    """The partition of a part as a file of its own: a day, if its merged file is in the folder of a month."""
+def own_partition(part: Part) -> str:
+    """The partition of a part as a file of its own."""
     partition = partition_of(part.file)
-    return part.day or "" if part.is_merged and partition else partition
+    if not part.is_merged or part.day is None:
+        return partition
+    return _DATE_FOLDER.sub(rf"\g<1>{part.day[_MONTH_CHARACTERS:]}", partition)

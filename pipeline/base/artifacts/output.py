@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.artifacts.database import pieces
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
-from darklode.pipeline.base.artifacts.merged_files import MAX_PART_ROWS, MonthMerger, PartReader, can_be_merged
+from darklode.pipeline.base.artifacts.merged_files import MonthMerger, PartReader, is_small
 from darklode.pipeline.base.artifacts.parquet_writer import (
     FILE_BYTES,
     GROUP_ROWS,
@@ -317,7 +317,11 @@ class Output:
 
     def read_unit(self, unit: Unit, table: str) -> pa.Table:
         """The rows that a unit wrote to a table, now or earlier."""
-        return pa.concat_tables([TABLES[table].empty(), *map(self._reader.read, unit.parts.get(table, []))])
+        return self.read_parts(table, unit.parts.get(table, []))
+
+    def read_parts(self, table: str, parts: Iterable[Part]) -> pa.Table:
+        """The rows of parts of finished units."""
+        return pa.concat_tables([TABLES[table].empty(), *map(self._reader.read, parts)])
 
     def _record(self, key: str) -> str:
         return f"progress/{self._plan.stage.name}/{key}.json"
@@ -380,7 +384,7 @@ class Output:
         """Write a part's file and append the part."""
         sha = hashlib.sha256(data).hexdigest()
         part = Part(self._next_file(table, sha, partition), rows, len(data), sha, day)
-        if day and rows <= MAX_PART_ROWS and can_be_merged(partition):
+        if is_small(rows, day, partition):
             self._unwritten.add_part(part.file, memoryview(data))
         else:
             self._store.write(part.file, data)

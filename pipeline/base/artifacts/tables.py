@@ -289,14 +289,19 @@ class RowRange(NamedTuple):
 
 
 def row_ranges(parts: Iterable[Part]) -> list[RowRange]:
-    """The rows of some parts, as few ranges as possible, in the order of the parts."""
-    ranges: list[RowRange] = []
+    """The rows of some parts, as few ranges as possible; files in the order of their first parts."""
+    parts_of_files: dict[str, list[Part]] = {}
     for part in parts:
-        first, end = part.first_row, part.first_row + part.rows
-        if part.is_merged and ranges and (ranges[-1].file, ranges[-1].end) == (part.file, first):
-            ranges[-1] = ranges[-1]._replace(end=end)
-        else:
-            ranges.append(RowRange(part.file, first, end, part.rows if part.merged_rows is None else part.merged_rows))
+        parts_of_files.setdefault(part.file, []).append(part)
+    ranges: list[RowRange] = []
+    for file, file_parts in parts_of_files.items():
+        n_rows = file_parts[0].merged_rows
+        for part in sorted(file_parts, key=lambda part: part.first_row):
+            first, end = part.first_row, part.first_row + part.rows
+            if ranges and (ranges[-1].file, ranges[-1].end) == (file, first):
+                ranges[-1] = ranges[-1]._replace(end=end)
+            else:
+                ranges.append(RowRange(file, first, end, part.rows if n_rows is None else n_rows))
     return ranges
 
 
