@@ -5,7 +5,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -13,7 +13,6 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.artifacts.database import pieces
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
 from darklode.pipeline.base.artifacts.merged_files import MonthMerger, PartReader, is_small
@@ -37,6 +36,7 @@ from darklode.pipeline.base.artifacts.stage import (
 )
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.artifacts.tables import Tables
+from darklode.pipeline.base.artifacts.units import State, Unit, dump_unit_record, parse_unit_record, unit_of
 from darklode.pipeline.base.artifacts.unwritten_files import UnwrittenFiles
 from darklode.schemas.table import SCHEMA_VERSION
 from darklode.schemas.tables import REJECTS, TABLES
@@ -51,38 +51,6 @@ RESULT_ROWS = 1 << 19
 
 PAYLOAD_CHARACTERS = 500
 """Characters of a row kept in `rejects`: enough to recognize it."""
-
-
-@dataclass
-class Unit:
-    """A unit of a stage's work, such as one day; it is recorded once all its parts are on disk.
-
-    Attributes:
-        done: the unit was finished before, by a killed or by the last complete run of the stage, with the same basis.
-            Then the stage must not write its parts again.
-        parts: parts that the unit wrote, by table.
-        facts: values that the stage recorded for the unit; restored if `done`.
-    """
-
-    done: bool
-    parts: dict[str, list[Part]] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class State:
-    """Saved state of an unfinished unit, from which it continues after a kill; deleted when the stage is complete."""
-
-    store: Store
-    name: str
-
-    def read(self) -> bytes | None:
-        """Read the last saved state; None if there is none."""
-        return self.store.read(self.name)
-
-    def write(self, data: bytes) -> None:
-        """Replace the state atomically."""
-        self.store.write(self.name, data)
 
 
 class Output:
@@ -310,10 +278,7 @@ class Output:
         places = {table: [ends[table] - len(parts), ends[table]] for table, parts in unit.parts.items()}
         self.units[key] = {"parts": places, "facts": unit.facts}
         if not previous_unit:
-            parts_as_dicts = {table: [part.as_dict() for part in parts] for table, parts in unit.parts.items()}
-            self._unwritten.write_record(
-                self._record(key), dump_checksummed({"parts": parts_as_dicts, "facts": unit.facts})
-            )
+            self._unwritten.write_record(self._record(key), dump_unit_record(unit))
 
     def read_unit(self, unit: Unit, table: str) -> pa.Table:
         """The rows that a unit wrote to a table, now or earlier."""
@@ -331,9 +296,9 @@ class Output:
         data = self._store.read(self._record(key)) if self._record(key) in self._records else None
         if data:
             record = parse_unit_record(data)
-            return _unit_of(record, {}) if record else None
+            return unit_of(record, {}) if record else None
         record = self._previous_units.get(key)
-        return _unit_of(record, self._before.outputs) if record and self._before else None
+        return unit_of(record, self._before.outputs) if record and self._before else None
 
     @cached_property
     def _records(self) -> Collection[str]:
@@ -422,21 +387,3 @@ class Output:
 
 def _folder(table: str, partition: str) -> str:
     return f"{table}/{partition}"
-
-
-def parse_unit_record(data: bytes) -> Mapping[str, Any] | None:
-    """Parse the record of a finished unit; None if it is damaged, so that the unit is computed again."""
-    try:
-        record = load_checksummed(data)
-    except ValueError:
-        return None
-    return record if record.keys() == {"parts", "facts"} else None
-
-
-def _unit_of(record: Mapping[str, Any], outputs: Mapping[str, list[Part]]) -> Unit:
-    """A finished unit. Its parts are recorded whole or, in a manifest, as a range of the table's parts."""
-    parts: dict[str, list[Part]] = {}
-    for table, recorded in record["parts"].items():
-        is_range = bool(recorded) and isinstance(recorded[0], int)
-        parts[table] = outputs[table][slice(*recorded)] if is_range else [Part(**part) for part in recorded]
-    return Unit(done=True, parts=parts, facts=record["facts"])

@@ -77,6 +77,8 @@ class Part:
 
 
 MERGED_FIELDS = ("first_row", "merged_rows", "merged_sha256")
+RANGE_FIELDS = ("rows", "sha256", "day", "first_row")
+"""Fields in which the parts of a merged file differ."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         # Not `asdict`, which copies every value of every unit.
-        outputs = {name: [part.as_dict() for part in parts] for name, parts in self.outputs.items()}
+        outputs = {name: _dump_parts(parts) for name, parts in self.outputs.items()}
         return dump_checksummed(vars(self) | {"outputs": outputs, "funnel": [vars(step) for step in self.funnel]})
 
     @classmethod
@@ -134,11 +136,38 @@ class Manifest:
         """
         try:
             raw = load_checksummed(data)
-            raw["outputs"] = {name: [Part(**part) for part in parts] for name, parts in raw["outputs"].items()}
+            raw["outputs"] = {name: _load_parts(parts) for name, parts in raw["outputs"].items()}
             raw["funnel"] = [FunnelStep(**step) for step in raw["funnel"]]
             return cls(**raw)
         except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
             raise ValueError(f"invalid manifest: {error}") from error
+
+
+def _dump_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Parts for a manifest; consecutive parts of a merged file share an entry."""
+    entries: list[dict[str, Any]] = []
+    for part in parts:
+        entry = part.as_dict()
+        if part.is_merged:
+            values = [entry.pop(name) for name in RANGE_FIELDS]
+            if not entries or entries[-1]["file"] != part.file:
+                entries.append(entry | {"parts": []})
+            entries[-1]["parts"].append(values)
+        else:
+            entries.append(entry)
+    return entries
+
+
+def _load_parts(entries: Sequence[dict[str, Any]]) -> list[Part]:
+    """Inverse of `_dump_parts`."""
+    parts: list[Part] = []
+    for entry in entries:
+        file_fields = {name: value for name, value in entry.items() if name != "parts"}
+        ranges = (
+            [dict(zip(RANGE_FIELDS, values, strict=True)) for values in entry["parts"]] if "parts" in entry else [{}]
+        )
+        parts += [Part(**file_fields, **fields) for fields in ranges]
+    return parts
 
 
 @dataclass(frozen=True)
