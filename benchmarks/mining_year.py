@@ -62,6 +62,7 @@ def mine(work: Path, out: Path, days: int) -> None:
                 str(work / "log"),
                 str(work / "docs.parquet"),
                 str(out),
+                first=FIRST,
                 last=FIRST + timedelta(days - 1),
                 report=False,
                 settings={"relevance": {"ranker": "none"}, "cache": {"root": str(work / "cache")}},
