@@ -1,7 +1,7 @@
 """A year of nights.
 
 A log of 160 searches a day: of the first 30, 200 and 365 days, the last five are mined night by night, the days before
-them at once. Processor seconds of a night (median and maximum; term weights are fitted again every 28 days, and such a
+them at once. Processor seconds of a night (median and maximum; term weights are fitted again every 7 days, and such a
 night makes all pairs again), memory of the process, number of files and size of the manifests. In one process, without
 Prefect, report and start-up. The log is made up: ten impressions a search, 2,000 documents, no ranker. Takes 8 minutes;
 `--quick` stops after 12 and 34 days and compares pairs and triplets with those of the whole log mined at once. With
