@@ -135,8 +135,9 @@ def main() -> None:
     stops = [12, 34] if arguments.quick else sorted(arguments.days)
     with tempfile.TemporaryDirectory(prefix="darklode-year-") as folder:
         work, note = (arguments.keep or Path(folder)).resolve(), ""
-        write_documents(work / "docs.parquet", DOCUMENTS)
-        for number in range(max(stops)):
+        if not (work / "docs.parquet").exists():
+            write_documents(work / "docs.parquet", DOCUMENTS)
+        for number in range(len(list(work.glob("log/date=*"))), max(stops)):
             write_day(work / "log", number, arguments.searches, DOCUMENTS)
         states = {}
         for stop in stops:
