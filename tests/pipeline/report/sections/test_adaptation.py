@@ -67,4 +67,4 @@ def test_a_real_adapter_has_the_same_page_again(shipped: Path) -> None:
     root = parsed(page)
     assert {"adapter-course", "adapter-trials", "adapter-learned", "funnel", "evaluation"} <= set(figures(root))
     sizes = {text_of(one) for one in root.iter("div")}
-    assert "training queries39" in sizes
+    assert "Training queries 39" in sizes
