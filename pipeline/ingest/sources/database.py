@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, SettingsError
 from darklode.pipeline.base.remote.background import Background
-from darklode.pipeline.base.types import Row
+from darklode.pipeline.base.types import Rows
 from darklode.pipeline.ingest.sources.rows import BATCH_ROWS, DayRange
 from darklode.pipeline.retrieve.retrievers.sql_engine import database_url, missing_driver, password_of
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine, Select
+    from sqlalchemy import URL, ColumnClause, Connection, Engine, Select
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 TABLE, PASSWORD_ENV = "table", "password_env"
@@ -136,7 +136,11 @@ class DatabaseTable:
     def _columns(self) -> list[str]:
         return [name for batch in self._query(_select(self._address, limit=1)) for row in batch for name in row]
 
-    def batches(self, days: DayRange, limit: int | None = None) -> Iterator[list[Row]]:
+    def version(self) -> str | None:
+        """See `RowTable`: databases have none."""
+        return None
+
+    def batches(self, days: DayRange, limit: int | None = None) -> Iterator[Rows]:
         """See `RowTable`: in the order of the primary key, or of the statement."""
         statement = _select(self._address, limit=limit)
         if self.time_column and limit is None:
@@ -155,7 +159,7 @@ class DatabaseTable:
         begin, end = (_bound(day, value) if day else None for day in days.bounds)
         return begin, end
 
-    def _query(self, statement: Select[Any], *, order_by_key: bool = False) -> Iterator[list[Row]]:
+    def _query(self, statement: Select[Any], *, order_by_key: bool = False) -> Iterator[Rows]:
         """Rows of a SELECT in batches.
 
         Raises:
@@ -202,13 +206,11 @@ def _select(address: DatabaseAddress, *, limit: int | None = None, is_wrapped: b
     return select(literal_column("*")).select_from(text(f"({literal}\n) AS source")).limit(limit)
 
 
-def _in_days(
-    statement: Select[Any], time_column: str, bounds: tuple[Any, Any], *, is_mysql: bool
-) -> Select[Any]:
+def _in_days(statement: Select[Any], time_column: str, bounds: tuple[Any, Any], *, is_mysql: bool) -> Select[Any]:
     """Restrict a SELECT to times from `bounds[0]` and before `bounds[1]`, and sort it by time."""
     from sqlalchemy import DateTime, bindparam, column
 
-    times = column(time_column)
+    times: ColumnClause[Any] = column(time_column)
     for name, value, condition in (("first", bounds[0], times.__ge__), ("last", bounds[1], times.__lt__)):
         if value is not None:
             has_zone = isinstance(value, datetime) and value.tzinfo is not None
@@ -220,7 +222,7 @@ def _in_days(
 def _time_sample(address: DatabaseAddress, time_column: str) -> Select[Any]:
     from sqlalchemy import column
 
-    times = column(time_column)
+    times: ColumnClause[Any] = column(time_column)
     statement = _select(address, limit=1) if address.table else _select(address, is_wrapped=True).limit(1)
     return statement.with_only_columns(times).where(times.is_not(None))
 
@@ -253,15 +255,13 @@ def _keyed(address: DatabaseAddress, connection: Connection, statement: Select[A
     return statement.order_by(*map(column, key))
 
 
-def _rows(address: DatabaseAddress, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Row]:
+def _rows(address: DatabaseAddress, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Rows:
     if repeated := [name for name in names if list(names).count(name) > 1]:
         raise InputError(f"{address.name} returns several columns named {repeated[0]!r}; rename all but one with AS")
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _sync_batches(
-    address: DatabaseAddress, url: URL, statement: Select[Any], *, order_by_key: bool
-) -> Iterator[list[Row]]:
+def _sync_batches(address: DatabaseAddress, url: URL, statement: Select[Any], *, order_by_key: bool) -> Iterator[Rows]:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
@@ -279,7 +279,7 @@ def _sync_batches(
 
 async def _async_batches(
     address: DatabaseAddress, url: URL, statement: Select[Any], order_by_key: bool
-) -> AsyncGenerator[list[Row]]:
+) -> AsyncGenerator[Rows]:
     from sqlalchemy.ext.asyncio import create_async_engine
     from sqlalchemy.pool import NullPool
 
@@ -312,14 +312,17 @@ def _make_read_only(connection: Connection) -> None:
         connection.execution_options(postgresql_readonly=True)
 
 
-def _duckdb_batches(address: DatabaseAddress, statement: Select[Any]) -> Iterator[list[Row]]:
+def _duckdb_batches(address: DatabaseAddress, statement: Select[Any]) -> Iterator[Rows]:
     """Rows of a DuckDB file, which is opened read-only and without access to other files."""
     import duckdb
     from sqlalchemy.dialects import postgresql
 
     compiled = statement.compile(dialect=postgresql.dialect(paramstyle="numeric_dollar"))  # type: ignore[no-untyped-call]
     values = [compiled.params[name] for name in compiled.positiontup or ()]
-    config = {"enable_external_access": "false", "autoinstall_known_extensions": "false"}
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "enable_external_access": "false",
+        "autoinstall_known_extensions": "false",
+    }
     with duckdb.connect(address.url.database or "", read_only=True, config=config) as connection:
         for batch in connection.sql(str(compiled), params=values).to_arrow_reader(BATCH_ROWS):
             columns = [column.to_pylist() for column in batch.columns]

@@ -11,15 +11,24 @@ from typing import Literal
 
 from darklode.pipeline.base.artifacts import key_of
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.ingest.columns import LOG_COLUMNS
+from darklode.pipeline.base.types import Rows
+from darklode.pipeline.ingest.columns import LOG_COLUMNS, UBI_EVENTS
 from darklode.pipeline.ingest.sources.address import address_kind, check_source
 from darklode.pipeline.ingest.sources.database import DatabaseTable, parse_database
+from darklode.pipeline.ingest.sources.engine import (
+    DEFAULT_EVENTS,
+    DEFAULT_QUERIES,
+    RETRY_TIMEOUT,
+    EngineTable,
+    parse_engine,
+)
 from darklode.pipeline.ingest.sources.rows import ALL_DAYS, DayRange, RowTable, days_of
 from darklode.pipeline.ingest.sources.snapshot import PartWriter, Snapshot
 
 Role = Literal["docs", "queries", "qrels", "logs"]
 
-PREVIEW_ROWS = 1000
+PREVIEW_ROWS, PREVIEW_SECONDS = 1000, 10.0
+(UBI_TIME,) = UBI_EVENTS["timestamp"]
 
 
 @dataclass(frozen=True)
@@ -95,8 +104,11 @@ def fetch(source: Source, folder: Path, dates: Collection[date] | None = None) -
     check_source(source.address)
     snapshot = Snapshot(folder, source.key)
     tables = open_tables(source)
+    version = _version(tables) if source.role != "logs" else None
+    if version is not None and snapshot.state.is_complete and snapshot.state.version == version:
+        return Fetched(None)
     n_rows, days = 0, set[date]()
-    snapshot.state.is_complete = False
+    snapshot.state.is_complete, snapshot.state.version = False, version
     snapshot.save()
     for name, table in tables.items():
         if table.time_column is None:
@@ -120,21 +132,44 @@ def preview(source: Source, folder: Path) -> None:
         DarklodeError: as for `fetch`.
     """
     check_source(source.address)
-    for name, table in open_tables(source).items():
+    for name, table in open_tables(source, max_seconds=PREVIEW_SECONDS).items():
         writer = PartWriter(folder, "", name)
         for batch in table.batches(ALL_DAYS, PREVIEW_ROWS):
             writer.write(batch)
         writer.commit()
 
 
-def open_tables(source: Source) -> Mapping[str, RowTable]:
+def _version(tables: Mapping[str, RowTable]) -> str | None:
+    versions = [table.version() for table in tables.values()]
+    return None if None in versions else key_of(*versions)
+
+
+def open_tables(source: Source, max_seconds: float = RETRY_TIMEOUT) -> Mapping[str, RowTable]:
     """The tables of a source, by the beginning of their files' names.
+
+    Args:
+        source: the source.
+        max_seconds: seconds of failed retries after which a search engine counts as down.
 
     Raises:
         DarklodeError: the address is invalid, or a driver or secret is missing.
     """
+    if address_kind(source.address) == "engine":
+        return _engine_tables(source, max_seconds)
     address = parse_database(source.address, source.statement, source.setting)
     return {source.role: DatabaseTable(address, source.time_names)}
+
+
+def _engine_tables(source: Source, max_seconds: float) -> Mapping[str, RowTable]:
+    engine = parse_engine(source.address, is_log=source.role == "logs")
+    if engine.queries:  # a UBI log, whose files the reader knows by their names
+        indexes = {DEFAULT_EVENTS: engine.index, DEFAULT_QUERIES: engine.queries}
+        return {name: EngineTable(engine, index, UBI_TIME, max_seconds=max_seconds) for name, index in indexes.items()}
+    time_column = next(iter(source.time_names), None)
+    is_documents = source.role == "docs"
+    return {
+        source.role: EngineTable(engine, engine.index, time_column, is_documents=is_documents, max_seconds=max_seconds)
+    }
 
 
 def _write_all(writer: PartWriter, table: RowTable) -> None:
@@ -179,7 +214,7 @@ class _LogFetch:
                 self._snapshot.writer(self._name, day).commit()
                 self.changed.add(day)
 
-    def _write(self, batch: list[dict[str, object]], of_day: list[date | None], days: DayRange, *, extends: bool) -> None:
+    def _write(self, batch: Rows, of_day: list[date | None], days: DayRange, *, extends: bool) -> None:
         """Write a batch; rows without a readable time go with those before them, to be rejected by the reader."""
         begin = 0
         for at in range(len(batch) + 1):
@@ -193,7 +228,7 @@ class _LogFetch:
                 self._day = day
                 self._writer = self._snapshot.writer(self._name, day) if day in days else None
 
-    def _write_rows(self, rows: list[dict[str, object]]) -> None:
+    def _write_rows(self, rows: Rows) -> None:
         if not rows:
             return
         if self._day is None and self._writer is None:

@@ -7,12 +7,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from darklode.pipeline.base.types import Row
+from darklode.pipeline.base.types import Row, Rows
 from darklode.pipeline.ingest.timestamps import read_times
 
 BATCH_ROWS = 1000
@@ -45,15 +44,16 @@ ALL_DAYS = DayRange()
 
 
 class RowTable(Protocol):
-    """A table of a source.
+    """A table of a source."""
 
-    Attributes:
-        time_column: column or field of the time of an event; None: rows have no day.
-    """
+    @property
+    def time_column(self) -> str | None:
+        """Column or field of the time of an event; None: rows have no day."""
 
-    time_column: str | None
+    def version(self) -> str | None:
+        """Version of all rows, which changes with any of them; None if it is unknown."""
 
-    def batches(self, days: DayRange, limit: int | None = None) -> Iterator[list[Row]]:
+    def batches(self, days: DayRange, limit: int | None = None) -> Iterator[Rows]:
         """Rows in batches of at most `BATCH_ROWS`, in a stable order; by time if they have one.
 
         Args:
@@ -76,21 +76,17 @@ def json_line(row: Row) -> bytes:
 
 
 def _plain(value: Any) -> Any:
+    """What JSON writes for a value of another type; bytes that are no text become an object, which readers reject."""
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, Decimal):
-        return str(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        data = bytes(value)
         try:
-            return data.decode()
+            return bytes(value).decode()
         except UnicodeDecodeError:
-            return {"bytes": len(data)}  # an object: the readers reject it where they expect text
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=str)
-    return str(value)
+            return {"bytes": len(bytes(value))}
+    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
 
 
 def _without_nan(value: Any) -> Any:
