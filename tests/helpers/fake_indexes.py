@@ -181,7 +181,8 @@ class _Handler(JsonHandler):
             return self._error(400, str(problem))
         except LookupError as problem:
             return self._error(404, f"not found: {problem}")
-        return self.answer(200, json.dumps(reply).encode())
+        product = {"X-Elastic-Product": "Elasticsearch"} if fake.engine == ELASTICSEARCH else {}
+        return self.answer(200, json.dumps(reply).encode(), product)
 
     do_GET = do_POST = do_DELETE = serve  # noqa: N815
 

@@ -319,10 +319,7 @@ def _duckdb_batches(address: DatabaseAddress, statement: Select[Any]) -> Iterato
 
     compiled = statement.compile(dialect=postgresql.dialect(paramstyle="numeric_dollar"))  # type: ignore[no-untyped-call]
     values = [compiled.params[name] for name in compiled.positiontup or ()]
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "enable_external_access": "false",
-        "autoinstall_known_extensions": "false",
-    }
+    config: dict[str, str | bool | int | float | list[str]] = {"enable_external_access": False}
     with duckdb.connect(address.url.database or "", read_only=True, config=config) as connection:
         for batch in connection.sql(str(compiled), params=values).to_arrow_reader(BATCH_ROWS):
             columns = [column.to_pylist() for column in batch.columns]

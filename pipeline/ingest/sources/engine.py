@@ -18,7 +18,7 @@ from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.base.remote.budget import NO_USAGE
 from darklode.pipeline.base.remote.call_errors import BadReply, RequestRejected, Response, ServerError
 from darklode.pipeline.base.remote.client import Call, Client, Session
-from darklode.pipeline.base.remote.endpoint import Endpoint, Http
+from darklode.pipeline.base.remote.endpoint import Endpoint, Http, key_from
 from darklode.pipeline.base.types import Row, Rows
 from darklode.pipeline.ingest.sources.rows import BATCH_ROWS, DayRange
 from darklode.pipeline.retrieve.retrievers.engine_kind import LuceneKind
@@ -142,6 +142,7 @@ class EngineTable:
     ) -> None:
         self.time_column, self._is_documents = time_column, is_documents
         self._address, self._index, self._max_seconds = address, quote(index, safe=",*"), max_seconds
+        key_from(address.api_key_env, f"index {index} at {urlsplit(address.base_url).netloc}")
         self._search = Client(self._endpoint("/_search"))
 
     def _endpoint(self, path: str) -> Endpoint:
@@ -178,8 +179,12 @@ class EngineTable:
         Raises:
             DarklodeError: the engine rejects a request, or has not answered for `max_seconds` seconds.
         """
-        with Background() as background:
-            yield from background.iterate(self._pages(days, limit))
+        try:
+            with Background() as background:
+                yield from background.iterate(self._pages(days, limit))
+        except DarklodeError as error:
+            message = str(error).replace("the address.base_url and the model or index", "the address")
+            raise type(error)(message.replace("the address.", "")) from None
 
     async def _pages(self, days: DayRange, limit: int | None) -> AsyncGenerator[Rows]:
         point = await self._open()
