@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -101,7 +103,7 @@ class InputPreview:
     def __init__(self, role: Role, path: str, settings: Settings) -> None:
         self.path, self.is_fetched = path, is_fetched(path, role)
         self._role, self._settings, self._lock = role, settings, Lock()
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
         self._failure: DarklodeError | None = None
 
     def check(self, check: Callable[Concatenate[str, P], list[str]], *args: P.args, **kwargs: P.kwargs) -> list[str]:
@@ -121,16 +123,17 @@ class InputPreview:
             return
         with self._lock:
             folder = self._folder = self._folder or self._fetch()
-        with name_source(Path(folder.name), self.path):
-            yield folder.name
+        with name_source(folder, self.path):
+            yield str(folder)
 
-    def _fetch(self) -> tempfile.TemporaryDirectory[str]:
+    def _fetch(self) -> Path:
         """The first rows, fetched once: several checks read them, or fail with the same error."""
         if self._failure:
             raise self._failure
-        folder = tempfile.TemporaryDirectory(prefix="darklode-source-")
+        folder = Path(tempfile.mkdtemp(prefix="darklode-source-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)  # with the checks that share it
         try:
-            preview(source_of(self._role, self.path, self._settings), Path(folder.name))
+            preview(source_of(self._role, self.path, self._settings), folder)
         except DarklodeError as failure:
             self._failure = failure
             raise

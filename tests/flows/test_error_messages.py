@@ -36,7 +36,7 @@ TELLS = {
     f"{BUILD} --queries zip.csv": "zip.csv is a workbook or another ZIP file",
     f"{BUILD} --queries wide.csv": "iconv -f UTF-16LE -t UTF-8 wide.csv > wide.utf8.csv",
     f"{BUILD} --queries latin.csv": "if it is Latin-1: iconv -f WINDOWS-1252 -t UTF-8 latin.csv > latin.utf8.csv",
-    f"{BUILD} --queries object.json": "object.json has no column for the text (none of text, query, user_query)",
+    f"{BUILD} --queries object.json": "object.json has no column for the text (none of text, user_query, query)",
     f"{BUILD} --queries two": "two has several query files (queries.csv, queries.txt); give the path of one",
     f"{BUILD} --docs docs --set ingest.documents.format=beir": "docs has no corpus.jsonl; a BEIR folder has",
     # columns

@@ -141,7 +141,7 @@ class DatabaseTable:
         return None
 
     def batches(self, days: DayRange, limit: int | None = None) -> Iterator[Rows]:
-        """See `RowTable`: in the order of the primary key, or of the statement."""
+        """See `RowTable`: in the order of the primary key (DuckDB: of insertion), or of the statement."""
         statement = _select(self._address, limit=limit)
         if self.time_column and limit is None:
             is_mysql = self._address.backend in {"mysql", "mariadb"}
@@ -195,10 +195,13 @@ def _select(address: DatabaseAddress, *, limit: int | None = None, is_wrapped: b
         is_wrapped: make the statement a subquery, so that conditions can be added; its order is lost.
     """
     from sqlalchemy import literal_column, select, table, text
+    from sqlalchemy.sql import quoted_name
 
     if address.table:
         schema, _, name = address.table.rpartition(".")
-        source: Any = table(name, schema=schema or None)
+        # DuckDB reserves other words than the dialect that makes its SQL, and ignores case in quotes, too.
+        quote = True if address.backend == "duckdb" else None
+        source: Any = table(quoted_name(name, quote), schema=quoted_name(schema, quote) if schema else None)
         return select(literal_column("*")).select_from(source).limit(limit)
     literal = address.statement.replace(":", r"\:")  # a colon in it is no parameter
     if limit is None and not is_wrapped:
@@ -209,8 +212,9 @@ def _select(address: DatabaseAddress, *, limit: int | None = None, is_wrapped: b
 def _in_days(statement: Select[Any], time_column: str, bounds: tuple[Any, Any], *, is_mysql: bool) -> Select[Any]:
     """Restrict a SELECT to times from `bounds[0]` and before `bounds[1]`, and sort it by time."""
     from sqlalchemy import DateTime, bindparam, column
+    from sqlalchemy.sql import quoted_name
 
-    times: ColumnClause[Any] = column(time_column)
+    times: ColumnClause[Any] = column(quoted_name(time_column, quote=True))
     for name, value, condition in (("first", bounds[0], times.__ge__), ("last", bounds[1], times.__lt__)):
         if value is not None:
             has_zone = isinstance(value, datetime) and value.tzinfo is not None
@@ -221,8 +225,9 @@ def _in_days(statement: Select[Any], time_column: str, bounds: tuple[Any, Any], 
 
 def _time_sample(address: DatabaseAddress, time_column: str) -> Select[Any]:
     from sqlalchemy import column
+    from sqlalchemy.sql import quoted_name
 
-    times: ColumnClause[Any] = column(time_column)
+    times: ColumnClause[Any] = column(quoted_name(time_column, quote=True))
     statement = _select(address, limit=1) if address.table else _select(address, is_wrapped=True).limit(1)
     return statement.with_only_columns(times).where(times.is_not(None))
 

@@ -7,6 +7,7 @@ are sorted by `_id`, those of Elasticsearch by `_shard_doc`, which it has instea
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ KEEP_ALIVE = "10m"
 """How long an unused point in time stays open; a page renews it."""
 TIMEOUT, RETRY_TIMEOUT = 60.0, 600.0
 MAX_BAD_REPLIES = 6
+SECTION = "source"
+"""Where messages of the client look for settings; a source has options of its address instead."""
 ID, SOURCE = "_id", "_source"
 OWN_ID = f"{SOURCE}.doc_id"
 """Name of a document's own field `doc_id`: the document's id in the engine is `doc_id`."""
@@ -147,7 +150,7 @@ class EngineTable:
 
     def _endpoint(self, path: str) -> Endpoint:
         return Endpoint(
-            section="the address",
+            section=SECTION,
             model=f"index {self._index}",
             base_urls=(self._address.base_url,),
             path=path,
@@ -183,8 +186,7 @@ class EngineTable:
             with Background() as background:
                 yield from background.iterate(self._pages(days, limit))
         except DarklodeError as error:
-            message = str(error).replace("the address.base_url and the model or index", "the address")
-            raise type(error)(message.replace("the address.", "")) from None
+            raise type(error)(_without_settings(str(error))) from None
 
     async def _pages(self, days: DayRange, limit: int | None) -> AsyncGenerator[Rows]:
         point = await self._open()
@@ -263,6 +265,12 @@ class EngineTable:
                 await http.delete(url, self._address.api.close_body(point))
         finally:
             await http.close()
+
+
+def _without_settings(message: str) -> str:
+    """A message of the client of remote models, about a source."""
+    message = re.sub(rf"\b{SECTION}\.base_url( and the model or index)?", "the address", message)
+    return message.replace(f" ({SECTION}.retry_timeout)", "").replace(f"{SECTION}.", "")
 
 
 def _is_hit(hit: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -133,10 +133,7 @@ def preview(source: Source, folder: Path) -> None:
     """
     check_source(source.address)
     for name, table in open_tables(source, max_seconds=PREVIEW_SECONDS).items():
-        writer = PartWriter(folder, "", name)
-        for batch in table.batches(ALL_DAYS, PREVIEW_ROWS):
-            writer.write(batch)
-        writer.commit()
+        _write_all(PartWriter(folder, "", name), table, PREVIEW_ROWS)
 
 
 def _version(tables: Mapping[str, RowTable]) -> str | None:
@@ -172,10 +169,11 @@ def _engine_tables(source: Source, max_seconds: float) -> Mapping[str, RowTable]
     }
 
 
-def _write_all(writer: PartWriter, table: RowTable) -> None:
-    for batch in table.batches(ALL_DAYS):
-        writer.write(batch)
-    writer.commit()
+def _write_all(writer: PartWriter, table: RowTable, limit: int | None = None) -> None:
+    with closing(writer):
+        for batch in table.batches(ALL_DAYS, limit):
+            writer.write(batch)
+        writer.commit()
 
 
 class _LogFetch:
@@ -205,10 +203,14 @@ class _LogFetch:
             days = DayRange(last_fetched and last_fetched - timedelta(days=self._source.late_days))
             extends = True
         assert self._table.time_column is not None
-        for batch in self._table.batches(days):
-            of_day = days_of(batch, self._table.time_column, self._source.time_zone)
-            self._write(batch, of_day, days, extends=extends)
-        self._end_day(extends=extends)
+        try:
+            for batch in self._table.batches(days):
+                of_day = days_of(batch, self._table.time_column, self._source.time_zone)
+                self._write(batch, of_day, days, extends=extends)
+            self._end_day(extends=extends)
+        finally:
+            if self._writer is not None:
+                self._writer.close()
         for day in self._snapshot.days(self._name):
             if day in days and day not in self._done:  # deleted at the source
                 self._snapshot.writer(self._name, day).commit()

@@ -98,7 +98,7 @@ class Snapshot:
 
 
 class PartWriter:
-    """Writes parts beside the former ones, and puts them in their place on `commit`.
+    """Writes parts beside the former ones, and puts them in their place on `commit`; to be closed.
 
     Args:
         folder: folder of the snapshot.
@@ -128,13 +128,14 @@ class PartWriter:
         self.n_rows += len(rows)
 
     def _open_part(self) -> None:
-        self._close_part()
+        self.close()
         self._new.mkdir(parents=True, exist_ok=True)
         file = self._new / f"{self._table}-{len(self._files):05d}.jsonl"
         self._files.append(file)
         self._stream, self._size = file.open("wb"), 0
 
-    def _close_part(self) -> None:
+    def close(self) -> None:
+        """Close the open part; without `commit`, the former parts stay."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -144,7 +145,7 @@ class PartWriter:
 
         A kill in between leaves parts of both; the state shows it, and the next fetch replaces them.
         """
-        self._close_part()
+        self.close()
         self._target.mkdir(parents=True, exist_ok=True)
         former = {path.name: path for path in self._target.glob(f"{self._table}-*.jsonl")}
         is_changed = False
