@@ -18,7 +18,7 @@ from darklode.flows.prefect.progress import reporter
 from darklode.pipeline.base.artifacts import Run, key_of
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.memory.parts import default_root
-from darklode.pipeline.ingest.sources.fetch import Role, Source, fetch, is_fetched, name_source, preview
+from darklode.pipeline.ingest.sources.fetch import Role, Source, fetch, has_files, is_fetched, name_source, preview
 from darklode.schemas.paths import to_absolute
 from darklode.schemas.settings import Settings
 
@@ -66,7 +66,9 @@ def fetched(
 def _fetch(source: Source, folder: Path, dates: Collection[date] | None) -> None:
     began = time.monotonic()
     result = fetch(source, folder, dates if source.role == "logs" else None)
-    rows = "unchanged" if result.n_rows is None else f"{result.n_rows:,} rows in {time.monotonic() - began:.0f} s"
+    rows = (
+        "unchanged" if result.n_rows is None else f"{result.n_rows:,} {result.noun} in {time.monotonic() - began:.0f} s"
+    )
     days = f", {len(result.days):,} days new or changed" if result.days else ""
     reporter().say(f"{source.role} from {source.address}: {rows}{days}")
 
@@ -113,6 +115,8 @@ class InputPreview:
             DarklodeError: the check failed, or the source cannot be read.
         """
         with self.opened() as path:
+            if self.is_fetched and has_files(self.path):  # they are only listed
+                return []
             return [note.replace(path, self.path) for note in check(path, *args, **kwargs)]
 
     @contextmanager

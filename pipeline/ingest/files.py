@@ -12,6 +12,7 @@ import pyarrow.fs as pafs
 
 from darklode.pipeline.base.artifacts import Store, key_of
 from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.ingest.patterns import split_pattern
 
 FORMATS = {
     ".md": "markdown",
@@ -79,12 +80,20 @@ class InputFile:
 def list_files(path: str, *, remote: bool = False) -> list[InputFile]:
     """The file itself, or all files below a folder, sorted by name; with `remote`, also below an `s3://` prefix.
 
+    A path may have a pattern, as for `split_pattern`; names are then relative to the folder before it.
+
     Hidden files and folders are omitted. Listed as skipped: broken links, links out of the folder, links to folders,
     irregular files, and folders of runs. An `s3://` prefix may be empty.
 
     Raises:
         InputError: the path does not exist or cannot be read.
     """
+    pattern = split_pattern(path)
+    if pattern and (path.startswith(REMOTE_PREFIX) or not Path(path).expanduser().exists()):
+        matching = [file for file in list_files(pattern[0], remote=remote) if pattern[1].fullmatch(file.name)]
+        if not matching:
+            raise InputError(f"{path} matches no file; check the pattern")
+        return matching
     if remote and path.startswith(REMOTE_PREFIX):
         return sorted(_remote_files(Store(path)), key=lambda file: file.name)
     root = Path(path).expanduser()

@@ -232,7 +232,8 @@ class EngineTable:
                 raise BadReply("has no hits with _id, _source and sort")
             return listed, str(reply.get("pit_id") or body["pit"]["id"])
 
-        return await self._call(session, body, read)
+        page: tuple[list[Row], str] = await self._call(session, body, read)
+        return page
 
     async def _open(self) -> str:
         path = self._address.api.open_path.replace("{index}", self._index)
@@ -245,7 +246,8 @@ class EngineTable:
             return point
 
         async with client.session() as session:
-            return await self._call(session, None, read)
+            opened: str = await self._call(session, None, read)
+        return opened
 
     async def _call(self, session: Session, body: dict[str, Any] | None, read: Any) -> Any:
         content = b"" if body is None else json.dumps(body).encode()

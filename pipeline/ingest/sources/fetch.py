@@ -14,6 +14,7 @@ from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.types import Rows
 from darklode.pipeline.ingest.columns import LOG_COLUMNS, UBI_EVENTS
 from darklode.pipeline.ingest.sources.address import address_kind, check_source
+from darklode.pipeline.ingest.sources.copies import copy_files, list_copied
 from darklode.pipeline.ingest.sources.database import DatabaseTable, parse_database
 from darklode.pipeline.ingest.sources.engine import (
     DEFAULT_EVENTS,
@@ -71,18 +72,25 @@ class Fetched:
     """What a fetch did.
 
     Attributes:
-        n_rows: rows fetched; None: the source has not changed since the last fetch.
-        days: first and last of the fetched days of a log that are new or changed; empty without days.
+        n_rows: rows fetched, or files; None: the source has not changed since the last fetch.
+        days: the days of a log that are new or changed.
+        noun: what was counted.
     """
 
     n_rows: int | None
     days: tuple[date, ...] = ()
+    noun: str = "rows"
 
 
 def is_fetched(path: str, role: Role) -> bool:
     """Whether a path is read through a snapshot; logs below `s3://` are read day by day where they are."""
     kind = address_kind(path)
     return kind is not None and not (kind == "objects" and role == "logs")
+
+
+def has_files(address: str) -> bool:
+    """Whether an address has files, which are copied, and no rows."""
+    return address_kind(address) in {"objects", "hub"}
 
 
 def fetch(source: Source, folder: Path, dates: Collection[date] | None = None) -> Fetched:
@@ -103,6 +111,8 @@ def fetch(source: Source, folder: Path, dates: Collection[date] | None = None) -
     """
     check_source(source.address)
     snapshot = Snapshot(folder, source.key)
+    if has_files(source.address):
+        return Fetched(copy_files(source.address, snapshot), noun="files")
     tables = open_tables(source)
     version = _version(tables) if source.role != "logs" else None
     if version is not None and snapshot.state.is_complete and snapshot.state.version == version:
@@ -126,12 +136,15 @@ def fetch(source: Source, folder: Path, dates: Collection[date] | None = None) -
 
 
 def preview(source: Source, folder: Path) -> None:
-    """Write the first rows of a source into an empty folder.
+    """Write the first rows of a source into an empty folder; files are only listed.
 
     Raises:
         DarklodeError: as for `fetch`.
     """
     check_source(source.address)
+    if has_files(source.address):
+        list_copied(source.address)
+        return
     for name, table in open_tables(source, max_seconds=PREVIEW_SECONDS).items():
         _write_all(PartWriter(folder, "", name), table, PREVIEW_ROWS)
 

@@ -37,12 +37,14 @@ class SnapshotState:
         source: hash of address, statement and whatever else decides which rows are fetched.
         is_complete: whether the last fetch of undated rows was finished.
         version: version of the source at that time; None if it has none.
+        files: version of each copied file, by name.
         through: by table, the last day up to which all days were fetched.
     """
 
     source: str
     is_complete: bool = False
     version: str | None = None
+    files: dict[str, str] = field(default_factory=dict)
     through: dict[str, str] = field(default_factory=dict)
 
     def last_day(self, table: str) -> date | None:
