@@ -14,6 +14,7 @@ from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import CONTROL, DARKLODE, Call, free_port, run_inside
 from helpers.finished_run import finished_run
+from helpers.ingesting import hide_office
 
 NOBODY = f"http://127.0.0.1:{free_port()}/v1"
 BUILD = "build --docs docs --queries q.csv --out new"
@@ -196,6 +197,7 @@ def _numbers(file: Path) -> None:
 @pytest.fixture
 def at_desk(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(desk)
+    hide_office(monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(desk / "cache"))
     return desk
 
