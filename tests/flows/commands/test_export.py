@@ -7,6 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from helpers.commands import Call, SampleRun, one_line
+from helpers.fake_hub import dataset_hub
 
 pytestmark = pytest.mark.server
 
@@ -77,3 +78,42 @@ def test_judgments_of_chunks_for_an_index(call: Call, sample_run: SampleRun, tmp
     assert {rating["_id"] for rating in rated} <= set(known)
     other = ("--format", "beir", "--level", "chunk", "--to", tmp_path / "other")
     one_line(call("export", sample_run.folder, *other), "beir has no option --level; it belongs to elastic-ranking")
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+def test_a_run_is_pushed_to_the_hub(
+    call: Call, sample_run: SampleRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants", reason="huggingface_hub is not installed")
+    with dataset_hub("hf_of_the_tests") as hub:
+        monkeypatch.setenv("HF_TOKEN", "hf_of_the_tests")
+        for name, value in {"ENDPOINT": hub.address, "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True}.items():
+            monkeypatch.setattr(constants, name, value)
+        shown = call("export", sample_run.folder, "--push", "hf://acme/whole")
+        assert (shown.code, shown.err, shown.out) == (0, "", f"{hub.address}/datasets/acme/whole\n")
+        form = ("--format", "mteb", "--withhold-test", tmp_path / "kept", "--push", "hf://acme/public", "--public")
+        shown = call("export", sample_run.folder, *form)
+        assert (shown.code, shown.err) == (0, "")
+    assert hub.private == {"acme/whole": True, "acme/public": False}
+    tables = {path.split("/")[1] for path in hub.datasets["acme/whole"] if path != "README.md"}
+    assert tables == {"chunks", "queries", "qrels", "triplets"}
+    assert "default/train.parquet" in hub.datasets["acme/public"]
+    assert "default/test.parquet" not in hub.datasets["acme/public"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "name --format and --to, or --push"),
+        (("--format", "beir"), "name --format and --to, or --push"),
+        (
+            ("--push", "hf://a/b", "--tenant", "tern"),
+            "--to, --withhold-test, --tenant, --level and --index need --format",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(
+    call: Call, sample_run: SampleRun, options: tuple[str, ...], message: str
+) -> None:
+    one_line(call("export", sample_run.folder, *options), message, code=2)
+    one_line(call("export", sample_run.folder, "--push", "acme/labels"), "acme/labels is no dataset of the Hub")
