@@ -71,19 +71,24 @@ def push(folder: Path, url: str, *, public: bool = False) -> str:
     try:
         import httpx
         from huggingface_hub import HfApi
-        from huggingface_hub.utils import disable_progress_bars
+        from huggingface_hub.utils.tqdm import disable_progress_bars
     except ImportError as error:
         raise MissingPart("--push needs huggingface_hub: pip install huggingface_hub") from error
     if not sys.stderr.isatty():
         disable_progress_bars()
-    api, of_dataset = HfApi(library_name="darklode"), {"repo_id": name, "repo_type": "dataset"}
+    api = HfApi(library_name="darklode")
     try:
-        created = api.create_repo(**of_dataset, private=not public, exist_ok=True)
-        if not public and not api.repo_info(**of_dataset).private:
+        created = api.create_repo(name, repo_type="dataset", private=not public, exist_ok=True)
+        if not public and not api.dataset_info(name).private:
             raise ExportError(f"{name} is public on the Hub; push with --public, or choose another name")
         subfolders = [f"{path.name}/*" for path in sorted(folder.iterdir()) if path.is_dir()]
-        message = "Push a dataset of Darklode"
-        api.upload_folder(**of_dataset, folder_path=folder, delete_patterns=subfolders, commit_message=message)
+        api.upload_folder(
+            repo_id=name,
+            repo_type="dataset",
+            folder_path=folder,
+            delete_patterns=subfolders,
+            commit_message="Push a dataset of Darklode",
+        )
     except (httpx.HTTPError, OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ExportError(f"cannot push to {name}: {reason}; check HF_TOKEN and the name") from error

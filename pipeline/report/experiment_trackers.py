@@ -52,7 +52,7 @@ def report_evaluation(tables: Tables, targets: Sequence[str], settings: Mapping[
             _write_json(tables, Path(target.removeprefix(JSON_PREFIX)), settings)
         else:
             for system, metrics in system_metrics(tables).items():
-                _TRACKERS[target](system, metrics, {"run": tables.url} | settings)
+                _TRACKERS[target](system, metrics, {"run": tables.url, **settings})
 
 
 def system_metrics(tables: Tables) -> dict[str, dict[str, float]]:
@@ -96,7 +96,7 @@ def _log_to_mlflow(system: str, metrics: Mapping[str, float], params: Mapping[st
 
     try:
         with mlflow.start_run(run_name=system, nested=mlflow.active_run() is not None):
-            mlflow.log_params({"system": system} | params)
+            mlflow.log_params({"system": system, **params})
             mlflow.log_metrics(dict(metrics))
     except mlflow.MlflowException as error:
         raise ExportError(f"evaluate.report_to mlflow: {error}; check MLFLOW_TRACKING_URI") from error
@@ -105,7 +105,7 @@ def _log_to_mlflow(system: str, metrics: Mapping[str, float], params: Mapping[st
 def _log_to_wandb(system: str, metrics: Mapping[str, float], params: Mapping[str, Any]) -> None:
     import wandb
 
-    config = {"system": system} | params
+    config = {"system": system, **params}
     try:
         with wandb.init(name=system, job_type="darklode evaluate", config=config, reinit="create_new") as run:
             run.summary.update(dict(metrics))
