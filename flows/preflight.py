@@ -44,6 +44,7 @@ from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.pipeline.prepare.split import GENERATED_TABLE
+from darklode.pipeline.report.experiment_trackers import check_trackers
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
 from darklode.pipeline.retrieve.retrievers.kinds import LiveKind
 from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
@@ -197,6 +198,7 @@ def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:
     return [
         lambda: [note for file in files for note in _check_readable(file)],
         lambda: _check_parts(out, settings, _retriever_parts(factories.named_systems(settings, mined=mined))),
+        lambda: check_trackers(settings.evaluate.report_to),
         *_common_checks(out, settings),
     ]
 

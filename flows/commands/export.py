@@ -32,7 +32,16 @@ def export(
     tenant: Annotated[
         str | None, typer.Option(metavar="NAME", help="Export only this tenant; default: all tenants in one folder.")
     ] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(metavar="LEVEL", help="Unit of exported judgments: document (default) or chunk."),
+    ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Index of the rated documents; for elastic-ranking-evaluation."),
+    ] = None,
 ) -> None:
     """Export a run to a standard format for evaluation or training, e.g. BEIR, TREC or sentence-transformers."""
-    for path in formats.export(existing(run), form, to, withhold_test, tenant):
+    options = {name: value for name, value in (("level", level), ("index", index)) if value is not None}
+    for path in formats.export(existing(run), form, to, withhold_test, tenant, options):
         console.print(printable(str(path)), soft_wrap=True)

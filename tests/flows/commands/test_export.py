@@ -1,9 +1,11 @@
 """The command export: files are named, folders are not overwritten, labels are withheld."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from darklode.pipeline.base.artifacts import Run
 from helpers.commands import Call, SampleRun, one_line
 
 pytestmark = pytest.mark.server
@@ -54,3 +56,24 @@ def test_one_tenant_is_exported(call: Call, sample_run: SampleRun, tmp_path: Pat
     assert (shown.code, shown.err) == (0, "")
     form = ("--format", "beir", "--to", tmp_path / "other", "--tenant", "defualt")
     one_line(call("export", sample_run.folder, *form), "has no tenant 'defualt'; it has 'default'")
+
+
+@pytest.mark.parametrize("form", ["quepid", "search-relevance", "elastic-ranking-evaluation"])
+def test_judgments_are_those_of_one_tenant(call: Call, sample_run: SampleRun, tmp_path: Path, form: str) -> None:
+    options = ("export", sample_run.folder, "--format", form, "--to", tmp_path / "to")
+    one_line(call(*options), r"the run has 2 tenants \(default, tern\); export one with --tenant NAME")
+    shown = call(*options, "--tenant", "tern")
+    assert (shown.code, shown.err) == (0, "")
+    assert {Path(line).name.split(".")[1] for line in shown.out.splitlines()} == {"train", "validation", "test"}
+
+
+def test_judgments_of_chunks_for_an_index(call: Call, sample_run: SampleRun, tmp_path: Path) -> None:
+    form = ("--format", "elastic-ranking-evaluation", "--level", "chunk", "--index", "help", "--tenant", "tern")
+    shown = call("export", sample_run.folder, *form, "--to", tmp_path / "to")
+    assert (shown.code, shown.err) == (0, "")
+    rated = json.loads((tmp_path / "to" / "rank_eval.test.json").read_text(encoding="utf-8"))["requests"][0]["ratings"]
+    known = Run(str(sample_run.folder)).tables("chunks").read("chunks")["chunk_id"].to_pylist()
+    assert {rating["_index"] for rating in rated} == {"help"}
+    assert {rating["_id"] for rating in rated} <= set(known)
+    other = ("--format", "beir", "--level", "chunk", "--to", tmp_path / "other")
+    one_line(call("export", sample_run.folder, *other), "beir has no option --level; it belongs to elastic-ranking")
