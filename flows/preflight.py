@@ -43,6 +43,7 @@ from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.pipeline.prepare.language import languages_of
 from darklode.pipeline.prepare.split import GENERATED_TABLE
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
+from darklode.pipeline.retrieve.retrievers.composite import CompositeBuilder
 from darklode.pipeline.retrieve.retrievers.kinds import LiveKind
 from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
@@ -272,12 +273,14 @@ def rankers(settings: Settings) -> dict[str, KindSection]:
 
 
 def _retriever_parts(builders: Mapping[str, factories.Builder]) -> dict[str, KindSection]:
-    return {name: _part(builder) for name, builder in builders.items()}
+    return {name: _part(builder) for name, builder in factories.with_members(builders).items()}
 
 
 def _part(builder: factories.Builder) -> KindSection:
     if isinstance(builder, NeuralBuilder):
         return builder.encoder
+    if isinstance(builder, CompositeBuilder):
+        return builder.kind
     return builder.engine if isinstance(builder, LiveBuilder) else builder
 
 
@@ -286,7 +289,8 @@ def _check_engines(queries: str, out: str, settings: Settings) -> Iterator[str]:
 
     Engines whose requests depend on the tenant are left out: the tenant is known only when the queries are read.
     """
-    engines = [builder for builder in factories.retrievers(settings).values() if isinstance(builder, LiveBuilder)]
+    retrievers = factories.with_members(factories.retrievers(settings))
+    engines = [builder for builder in retrievers.values() if isinstance(builder, LiveBuilder)]
     engines = [builder for builder in engines if not builder.engine.uses_tenant and not builder.engine.missing()]
     texts = first_queries(queries, settings.ingest) if engines else []
     if not len(texts):
