@@ -15,7 +15,7 @@ from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.evaluate.run_files import RunFile
 from darklode.pipeline.retrieve.retrievers.factory import Factory
-from darklode.pipeline.retrieve.retrievers.member_lists import MemberLists, shared_keys
+from darklode.pipeline.retrieve.retrievers.member_lists import MemberLists, shared_depths
 from darklode.pipeline.retrieve.search import QUERY_BLOCK, SearchShard, rank, reject_unused
 from darklode.schemas.tables import TABLES
 
@@ -79,8 +79,8 @@ def rank_all(
 
 def _member_lists(scratch: Path, tenants: Sequence[str], systems: Mapping[str, Factory]) -> dict[str, MemberLists]:
     """A folder for each tenant's rankings that several systems need."""
-    keys = shared_keys(systems.values())
-    lists = {tenant: MemberLists(scratch / str(number), keys) for number, tenant in enumerate(tenants)}
+    depths = shared_depths(systems.values())
+    lists = {tenant: MemberLists(scratch / str(number), depths) for number, tenant in enumerate(tenants)}
     for tenant_lists in lists.values():
         tenant_lists.folder.mkdir()
     return lists

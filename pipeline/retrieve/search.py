@@ -23,7 +23,7 @@ from darklode.pipeline.retrieve.encoders.deferred import release
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root, tidy_indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.factory import Factory
-from darklode.pipeline.retrieve.retrievers.member_lists import MemberLists, shared_keys
+from darklode.pipeline.retrieve.retrievers.member_lists import MemberLists, shared_depths
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import QUERIES, RANKINGS
@@ -204,7 +204,7 @@ def rank(shard: SearchShard) -> Pieces:
     chunks = TenantChunks(shard.tables, shard.tenant)
     with tempfile.TemporaryDirectory(prefix="darklode-vectors-") as scratch:
         indexes = Bm25Indexes(index_root(shard.tables.url, chunks.digest), chunks.digest, Path(scratch))
-        lists = shard.lists or MemberLists(Path(scratch), shared_keys(build for _, build in shard.retrievers))
+        lists = shard.lists or MemberLists(Path(scratch), shared_depths(build for _, build in shard.retrievers))
         corpus = Corpus(chunks.batches, chunks.n, Path(scratch), indexes, chunks, lists)
         for name, build in shard.retrievers:
             yield from _measure_search(build, corpus, name, chunks, queries, shard.depth)

@@ -50,6 +50,11 @@ class CompositeBuilder:
         return self.kind.assemble(Assembly(self.name, corpus, members, self.cache, self.vectors))
 
     @property
+    def member_depth(self) -> int:
+        """Depth to which its members are searched."""
+        return self.kind.member_depth
+
+    @property
     def shares(self) -> str:
         """Its own name: it shares no fitted data with other retrievers."""
         return self.name

@@ -79,11 +79,15 @@ class Corpus:
 
     def member(self, build: Callable[[Corpus], Retriever]) -> Retriever:
         """A retriever that another one is made of; it is not built if its rankings are kept."""
-        key = member_key(build) if self._lists and self._lists.keys else ""
-        if self._lists is None or key not in self._lists.keys:
+        if self._lists is None or not self._lists.depths:
+            return build(self)
+        key = member_key(build)
+        if key not in self._lists.depths:
             return build(self)
         if key not in self._listed:
-            self._listed[key] = ListedRetriever(lambda: build(self), self._lists.folder, key, self.n_chunks)
+            self._listed[key] = ListedRetriever(
+                lambda: build(self), self._lists.folder, key, self.n_chunks, self._lists.depths[key]
+            )
         return self._listed[key]
 
     def hashed_texts(self, rows: Ints) -> HashedTexts:

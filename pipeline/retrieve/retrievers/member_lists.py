@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,11 @@ class MemberLists:
 
     Attributes:
         folder: existing folder of the files; it belongs to one tenant's chunks.
-        keys: `member_key` of the retrievers that are searched more than once.
+        depths: the retrievers that are searched more than once, by `member_key`, and the depth that others need.
     """
 
     folder: Path
-    keys: frozenset[str]
+    depths: Mapping[str, int]
 
 
 def member_key(build: Any) -> str:
@@ -35,20 +35,26 @@ def member_key(build: Any) -> str:
     return key_of(build.identity)
 
 
-def shared_keys(builders: Iterable[Any]) -> frozenset[str]:
-    """Keys of the retrievers that occur several times among builders and their members; most often none.
+def shared_depths(builders: Iterable[Any]) -> dict[str, int]:
+    """The retrievers that occur several times among builders and their members, see `MemberLists`; most often none.
 
     Builders without members need no identity.
     """
     builders = list(builders)
     if not any(getattr(build, "members", ()) for build in builders):
-        return frozenset()
-    counts = Counter(key for build in builders for key in _keys(build))
-    return frozenset(key for key, n in counts.items() if n > 1)
+        return {}
+    depths = defaultdict[str, list[int]](list)
+    for build in builders:
+        for key, depth in _needs(build, 0):
+            depths[key].append(depth)
+    return {key: max(needed) for key, needed in depths.items() if len(needed) > 1}
 
 
-def _keys(build: Any) -> list[str]:
-    return [member_key(build), *(key for _, member in getattr(build, "members", ()) for key in _keys(member))]
+def _needs(build: Any, depth: int) -> Iterator[tuple[str, int]]:
+    """Yield the keys of a builder and its members, and how deep their lists are needed at least."""
+    yield member_key(build), depth
+    for _, member in getattr(build, "members", ()):
+        yield from _needs(member, build.member_depth)
 
 
 class ListedRetriever(Retriever):
@@ -59,11 +65,15 @@ class ListedRetriever(Retriever):
         folder: see `MemberLists`.
         key: `member_key` of the retriever.
         n_chunks: number of chunks.
+        min_depth: minimum depth of a search, because a later one needs it.
     """
 
-    def __init__(self, build: Callable[[], Retriever], folder: Path, key: str, n_chunks: int) -> None:
+    def __init__(
+        self, build: Callable[[], Retriever], folder: Path, key: str, n_chunks: int, min_depth: int = 0
+    ) -> None:
         self.name = key
-        self._build, self._folder, self._key, self._n_chunks = build, folder, key, n_chunks
+        self._build, self._folder, self._key = build, folder, key
+        self._n_chunks, self._min_depth = n_chunks, min_depth
         self._retriever: Retriever | None = None
         self._has_reported = False
 
@@ -92,7 +102,7 @@ class ListedRetriever(Retriever):
         path, k = self._folder / f"{self._key}-{key_of(*queries)}.npz", min(depth, self._n_chunks)
         hits = _read(path) if path.exists() else None
         if hits is None or hits.rows.shape[1] < k:
-            hits = self.prepare().search(queries, depth)
+            hits = self.prepare().search(queries, max(depth, self._min_depth))
             _write(path, hits)
         return Hits(hits.rows[:, :k], hits.scores[:, :k])
 

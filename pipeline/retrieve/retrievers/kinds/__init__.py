@@ -194,6 +194,11 @@ class CompositeKind(RetrieverKind):
         """Names of the retrievers that it is made of."""
         return ()
 
+    @property
+    def member_depth(self) -> int:
+        """Depth to which these are searched, whatever the depth of a search; 0 if there are none."""
+        return 0
+
     @abstractmethod
     def assemble(self, parts: Assembly) -> Retriever:
         """Build the retriever.

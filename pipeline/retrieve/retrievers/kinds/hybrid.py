@@ -37,6 +37,10 @@ class HybridKind(CompositeKind):
     def sources(self) -> tuple[str, ...]:
         return self.of
 
+    @property
+    def member_depth(self) -> int:
+        return self.depth
+
     def assemble(self, parts: Assembly) -> Retriever:
         from darklode.pipeline.retrieve.retrievers.fusion import Hybrid
 

@@ -29,6 +29,10 @@ class MultiVectorKind(ModelKind):
     def sources(self) -> tuple[str, ...]:
         return (self.of,) if self.of else ()
 
+    @property
+    def member_depth(self) -> int:
+        return self.depth
+
     def assemble(self, parts: Assembly) -> Retriever:
         """See `CompositeKind`.
 

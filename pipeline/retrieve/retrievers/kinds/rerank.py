@@ -26,6 +26,10 @@ class RerankKind(ModelKind):
     def sources(self) -> tuple[str, ...]:
         return (self.of,)
 
+    @property
+    def member_depth(self) -> int:
+        return self.depth
+
     def assemble(self, parts: Assembly) -> Retriever:
         from darklode.pipeline.base.memory.store import KeyedStore
         from darklode.pipeline.base.models.cross_encoder import CrossEncoderModel

@@ -69,7 +69,7 @@ def test_members_of_the_pool_are_searched_once(tmp_path: Path, searches: list[in
 
 def test_members_of_evaluated_systems_are_searched_once(tmp_path: Path, searches: list[int]) -> None:
     run, settings = build_of(tmp_path / "run"), composite_settings(tmp_path, "bm25", "ppmi", "mix", mix=MIX)
-    ranked(run, retrievers(settings), depth=420)
+    ranked(run, retrievers(settings), depth=3)
     assert searches == [420, 420]
 
 

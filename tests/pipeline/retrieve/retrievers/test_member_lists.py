@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
-from darklode.pipeline.retrieve.retrievers.member_lists import ListedRetriever, MemberLists, member_key, shared_keys
+from darklode.pipeline.retrieve.retrievers.member_lists import ListedRetriever, MemberLists, member_key, shared_depths
 from darklode.pipeline.retrieve.retrievers.port import UNUSED_SCHEMA, Retriever
 from helpers.searching import SharedWords
 
@@ -23,19 +23,20 @@ class Named:
 
     identity: str
     members: tuple[tuple[str, Named], ...] = ()
+    member_depth: int = 0
 
 
 def test_those_that_occur_again_as_members_are_kept_whatever_their_names() -> None:
     one, two, three = Named("one"), Named("two"), Named("three")
-    inner = Named("inner", (("a", one), ("b", two)))
-    assert shared_keys([one, two, three]) == frozenset()
-    assert shared_keys([one, three, Named("outer", (("x", inner),))]) == {member_key(one)}
-    assert shared_keys([inner, Named("outer", (("x", inner),))]) == {
-        member_key(inner),
-        member_key(one),
-        member_key(two),
+    inner = Named("inner", (("a", one), ("b", two)), 9)
+    assert shared_depths([one, two, three]) == {}
+    assert shared_depths([one, three, Named("outer", (("x", inner),), 5)]) == {member_key(one): 9}
+    assert shared_depths([inner, Named("outer", (("x", inner), ("y", two)), 20)]) == {
+        member_key(inner): 20,
+        member_key(one): 9,
+        member_key(two): 20,
     }
-    assert shared_keys([lambda corpus: corpus]) == frozenset(), "builders without an identity have no members"
+    assert shared_depths([lambda corpus: corpus]) == {}, "builders without an identity have no members"
 
 
 @pytest.fixture
@@ -63,6 +64,14 @@ def test_a_list_is_searched_once_and_serves_smaller_depths_also_of_another_corpu
     assert len(calls) == 5, "a deeper list, and other queries, are searched"
 
 
+def test_a_list_that_others_need_deeper_is_searched_so_deep_at_once(corpus: Corpus) -> None:
+    calls: list[tuple[str, str]] = []
+    ours = ListedRetriever(lambda: SharedWords("words", corpus, calls), corpus.scratch, "2" * 8, corpus.n_chunks, 3)
+    assert ours.search(["red"], 1).rows.tolist() == [[0]]
+    assert ours.search(["red"], 3).rows.tolist() == [[0, 1, 3]]
+    assert len(calls) == 1
+
+
 def test_a_corpus_keeps_the_lists_of_shared_retrievers_only(tmp_path: Path) -> None:
     calls: list[tuple[str, str]] = []
 
@@ -74,7 +83,7 @@ def test_a_corpus_keeps_the_lists_of_shared_retrievers_only(tmp_path: Path) -> N
         def __call__(self, corpus: Corpus) -> Retriever:
             return SharedWords(self.identity, corpus, calls)
 
-    lists = MemberLists(tmp_path, frozenset({member_key(Words("a"))}))
+    lists = MemberLists(tmp_path, {member_key(Words("a")): 1})
     corpus = Corpus(lambda: iter([TEXTS]), len(TEXTS), tmp_path, lists=lists)
     for name in ("a", "b"):
         assert corpus.open(Words(name)).name == name
