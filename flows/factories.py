@@ -23,7 +23,7 @@ from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.towers.dual import TOWERS_FOLDER
 from darklode.schemas.judging import JUDGES, NO_JUDGE, JudgeSettings
-from darklode.schemas.kinds import OfKind, UnknownKind, nearest
+from darklode.schemas.kinds import KindSection, OfKind, UnknownKind, nearest
 from darklode.schemas.pooling import RETRIEVERS
 from darklode.schemas.run_inputs import TowersInputs
 from darklode.schemas.settings import Settings
@@ -152,6 +152,19 @@ def _retriever_kind(name: str, where: str, settings: Settings) -> RetrieverKind:
 def with_members(builders: Mapping[str, Builder]) -> dict[str, Builder]:
     """The builders, and those of the retrievers that they are made of, by name."""
     return dict(composite.with_members(builders.items()))
+
+
+def retriever_settings(builders: Mapping[str, Builder]) -> dict[str, KindSection]:
+    """Settings of the builders, and of the retrievers that they are made of, by name."""
+    return {name: _settings_of(builder) for name, builder in with_members(builders).items()}
+
+
+def _settings_of(builder: Builder) -> KindSection:
+    if isinstance(builder, NeuralBuilder):
+        return builder.encoder
+    if isinstance(builder, CompositeBuilder):
+        return builder.kind
+    return builder.engine if isinstance(builder, LiveBuilder) else builder
 
 
 def fetch_retrievers(builders: Mapping[str, Builder]) -> None:

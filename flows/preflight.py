@@ -43,10 +43,8 @@ from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.pipeline.prepare.language import languages_of
 from darklode.pipeline.prepare.split import GENERATED_TABLE
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
-from darklode.pipeline.retrieve.retrievers.composite import CompositeBuilder
 from darklode.pipeline.retrieve.retrievers.kinds import LiveKind
 from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
-from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
 from darklode.schemas.run_inputs import BenchmarkInputs, MinedInputs
 from darklode.schemas.settings import CacheSettings, IngestSettings, Settings
@@ -204,7 +202,9 @@ def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:
     ]
     return [
         lambda: [note for file in files for note in _check_readable(file)],
-        lambda: _check_parts(out, settings, _retriever_parts(factories.named_systems(settings, mined=mined))),
+        lambda: _check_parts(
+            out, settings, factories.retriever_settings(factories.named_systems(settings, mined=mined))
+        ),
         *_common_checks(out, settings),
     ]
 
@@ -251,7 +251,7 @@ def _is_complete(out: str) -> bool:
 def builders(settings: Settings) -> dict[str, KindSection]:
     """Judges and retrievers of a build, by a readable name."""
     judges = {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
-    return judges | _retriever_parts(factories.retrievers(settings))
+    return judges | factories.retriever_settings(factories.retrievers(settings))
 
 
 def mining_parts(settings: Settings) -> dict[str, KindSection]:
@@ -261,7 +261,7 @@ def mining_parts(settings: Settings) -> dict[str, KindSection]:
     )
     retrievers = factories.ranking_retrievers(settings)  # an unknown name is an error, even if nothing is ranked
     if settings.relevance.ranker != "none":
-        parts |= _retriever_parts(retrievers)
+        parts |= factories.retriever_settings(retrievers)
     if factories.verifies(settings):
         parts |= {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
     return parts
@@ -270,18 +270,6 @@ def mining_parts(settings: Settings) -> dict[str, KindSection]:
 def rankers(settings: Settings) -> dict[str, KindSection]:
     """Rankers of documents for a log's queries, by a readable name; empty if `relevance.ranker` is none."""
     return {f"ranker {judge.kind}": judge for judge in factories.ranking_judges(settings)}
-
-
-def _retriever_parts(builders: Mapping[str, factories.Builder]) -> dict[str, KindSection]:
-    return {name: _part(builder) for name, builder in factories.with_members(builders).items()}
-
-
-def _part(builder: factories.Builder) -> KindSection:
-    if isinstance(builder, NeuralBuilder):
-        return builder.encoder
-    if isinstance(builder, CompositeBuilder):
-        return builder.kind
-    return builder.engine if isinstance(builder, LiveBuilder) else builder
 
 
 def _check_engines(queries: str, out: str, settings: Settings) -> Iterator[str]:
