@@ -66,7 +66,7 @@ def _shared_with_judge(judges: list[Lineage], lineages: Mapping[str, Lineage]) -
         if names:
             yield (
                 f"{_listed(names, 'shares its model', 'share their model')} with the judge ({models[0].name}): the "
-                "labels are that model's own scores, so its measure can reach 1.000 and says nothing about "
+                "labels are that model's own scores, so measures can reach 1.000 and say nothing about "
                 "relevance; do not compare it with other systems."
             )
 

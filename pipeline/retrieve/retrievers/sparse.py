@@ -12,10 +12,11 @@ from scipy.sparse import csr_array
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.models.running import RunningModel
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.caching import HashedTexts, hash_queries
 from darklode.pipeline.retrieve.encoders.encoding_store import EncodingStore
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
-from darklode.pipeline.retrieve.retrievers.topk import BLOCK_CELLS, stack_hits, top_k
+from darklode.pipeline.retrieve.retrievers.topk import BLOCK_CELLS, best_hits, rank_keys, stack_hits
 
 SPARSE_VECTOR_ROWS = RowKind(
     "sparse_vectors",
@@ -74,6 +75,8 @@ def sparse_matrix(rows: Iterable[pa.Table], width: int | None = None) -> csr_arr
         weights.append(table["weights"].combine_chunks().flatten().to_numpy())
     index = np.concatenate(indices)
     starts = np.cumsum(np.concatenate(lengths))
+    if starts[-1] <= np.iinfo(np.int32).max:  # scipy gives indices the type of the starts: 4 bytes rather than 8
+        starts = starts.astype(np.int32)
     n_terms = int(index.max(initial=0)) + 1
     matrix = csr_array((np.concatenate(weights), index, starts), shape=(len(starts) - 1, n_terms))
     return matrix if width is None else matrix[:, :width] if n_terms >= width else _widened(matrix, width)
@@ -86,7 +89,7 @@ def _widened(matrix: csr_array, width: int) -> csr_array:
 class SparseRetriever(Retriever):
     """Exact search by the inner product of sparse vectors.
 
-    Memory: 8 bytes per weight of the chunks, twice that while the index is built, and about 100 MB for scores.
+    Memory: 8 bytes per weight of the chunks, twice that while the index is built, and about 150 MB for scores.
 
     Args:
         name: the retriever's name in rankings.
@@ -101,18 +104,23 @@ class SparseRetriever(Retriever):
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
         """See `Retriever`. A chunk is a hit if its score is positive; a blank query has no hits."""
+        k = min(depth, self._n_chunks)
         is_blank = np.array([not text.strip() for text in queries], np.bool_)
         blocks, size = [], max(1, BLOCK_CELLS // self._n_chunks)
         matrix = sparse_matrix([self._queries.encodings(hash_queries(queries))], self._chunks_of_terms.shape[0])
         for start in range(0, matrix.shape[0], size):
-            scores = (matrix[start : start + size] @ self._chunks_of_terms).toarray()
-            scores[scores <= 0] = np.nan
-            blocks.append(top_k(scores, depth))
-        k = min(depth, self._n_chunks)
-        filled = stack_hits(blocks, k)
+            blocks.append(_best_positive((matrix[start : start + size] @ self._chunks_of_terms).toarray(), k))
+        found = stack_hits(blocks, k)
         hits = Hits(np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), np.nan, np.float32))
-        hits.rows[~is_blank], hits.scores[~is_blank] = filled.rows, filled.scores
+        hits.rows[~is_blank], hits.scores[~is_blank] = found.rows, found.scores
         return hits
+
+
+def _best_positive(scores: Floats, k: int) -> Hits:
+    """The `k` best columns of each row with a positive score."""
+    floors = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k, None]
+    query, row = np.nonzero((scores >= floors) & (scores > 0))
+    return best_hits(query, rank_keys(scores[query, row], row), len(scores), k)
 
 
 def encode_chunks(documents: EncodingStore, chunks: Iterable[HashedTexts]) -> csr_array:
