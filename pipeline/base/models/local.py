@@ -142,14 +142,21 @@ def other_class(model: ModelFolder, kind: ModelClass) -> str:
     """
     if kind not in {"SparseEncoder", "MultiVectorEncoder"}:
         return ""
-    declared = _json(model.folder / "config_sentence_transformers.json").get("model_type")
-    if declared is None and not (model.folder / "modules.json").is_file():  # weights of transformers
-        names = architectures(model.folder)
-        masked_lm = any(name.endswith("ForMaskedLM") for name in names)
-        declared = "SparseEncoder" if masked_lm else "MultiVectorEncoder" if "HF_ColBERT" in names else None
-    declared = "MultiVectorEncoder" if declared == "ColBERT" else declared  # PyLate's name
+    declared = _declared_class(model.folder)
     described = {"SparseEncoder": "sparse (SPLADE)", "MultiVectorEncoder": "multi-vector (ColBERT)"}[kind]
     return "" if declared == kind else f"model {model.name} is no {described} model"
+
+
+def _declared_class(folder: Path) -> str | None:
+    """The class that the files of a sparse or multi-vector model name; None if they name none."""
+    declared = _json(folder / "config_sentence_transformers.json").get("model_type")
+    if declared is not None:
+        return "MultiVectorEncoder" if declared == "ColBERT" else str(declared)  # PyLate's name
+    modules = folder / "modules.json"
+    names = architectures(folder)
+    if "HF_ColBERT" in names or (modules.is_file() and '"pylate.' in modules.read_text(encoding="utf-8")):
+        return "MultiVectorEncoder"  # Stanford's ColBERT, or early releases of PyLate
+    return "SparseEncoder" if not modules.is_file() and any(name.endswith("ForMaskedLM") for name in names) else None
 
 
 @cache

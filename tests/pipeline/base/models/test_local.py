@@ -141,6 +141,8 @@ def test_a_model_that_is_not_here_and_not_to_be_had_is_said_with_the_reason(monk
         ({"config.json": {"architectures": ["HF_ColBERT"]}}, "MultiVectorEncoder"),
         ({"config.json": {"architectures": ["BertModel"]}}, None),
         ({"config.json": {"architectures": ["BertForMaskedLM"]}, "modules.json": []}, None),
+        ({"modules.json": [{"type": "pylate.models.Dense.Dense"}]}, "MultiVectorEncoder"),
+        ({"modules.json": [{"type": "sentence_transformers.models.Pooling"}]}, None),
     ],
 )
 def test_models_of_another_class_are_told_by_their_configuration(
