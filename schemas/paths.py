@@ -1,5 +1,6 @@
 """Settings that are paths: marked in their type, and made absolute, so that the working folder does not matter."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from pydantic.fields import FieldInfo
 from darklode.schemas.kinds import OfKind, UnknownKind, kind_of, section_in
 
 T = TypeVar("T")
+
+_DATABASE_FILE = re.compile(r"((?:sqlite|duckdb)(?:\+\w+)?://)/([^/?][^?]*)")
+"""A relative path of a database in a file, which follows three slashes; an absolute one follows four."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,12 @@ FolderOrName = Annotated[T, PathField(or_name=True)]
 
 
 def to_absolute(path: str, base: Path | None = None) -> str:
-    """Make a path absolute, relative to `base` (default: the working folder); URLs are returned unchanged."""
+    """Make a path absolute, relative to `base` (default: the working folder).
+
+    URLs are returned unchanged, except those of a database in a file, such as `sqlite:///shop.db?table=docs`.
+    """
+    if file := _DATABASE_FILE.match(path):
+        return f"{file[1]}/{to_absolute(file[2], base)}{path[file.end() :]}"
     return path if "://" in path else str((base or Path()).absolute() / Path(path).expanduser())
 
 

@@ -14,7 +14,7 @@ from darklode.flows.runs import RunRecord, folder_kind, output_run, read_inputs,
 from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, Store, call, key_of
 from darklode.pipeline.base.errors import NoLift, SettingsError
-from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, evaluate
+from darklode.pipeline.evaluate.stage import EVALUATION_STAGE
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -30,8 +30,14 @@ from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, train
 from darklode.pipeline.train.release.adapter import Adapter
-from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE, MEASURES, SYSTEMS, rank_test_queries
+from darklode.pipeline.train.release.evaluation import (
+    ADAPTER_TEST_STAGE,
+    MEASURES,
+    evaluate_adapter,
+    rank_test_queries,
+)
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE, measure_headroom
+from darklode.pipeline.train.release.label_control import CONTROL_STAGE, train_control
 from darklode.pipeline.train.release.shared_models import shared_with_judge
 from darklode.pipeline.train.release.unjudged import (
     NO_JUDGES,
@@ -150,15 +156,19 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
         Step(HEADROOM_STAGE, call(measure_headroom, base)),
         Step(
             TRAIN_STAGE,
-            call(train, adapt.but("tenant", "sources", "unjudged_budget"), base, seed=seed),
+            call(train, adapt.but("tenant", "sources", "unjudged_budget", "serve_as"), base, seed=seed),
+        ),
+        Step(
+            CONTROL_STAGE,
+            call(train_control, adapt.but("tenant", "sources", "unjudged_budget", "serve_as"), base, seed=seed),
         ),
         Step(ADAPTER_TEST_STAGE, call(rank_test_queries, adapt.only(*METHOD), base)),
         Step(UNJUDGED_STAGE, call(judge_unjudged, adapt.unjudged_budget, judges), lambda: contents(base)),
         Step(
             EVALUATION_STAGE,
-            call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
+            call(evaluate_adapter, measuring.only("measures", "n_resamples", "permutations"), seed=seed),
         ),
-        Step(VERDICT_STAGE, call(decide_release, label_bias(base, judges, adapt.tenant))),
+        Step(VERDICT_STAGE, call(decide_release, adapt.only("serve_as"), label_bias(base, judges, adapt.tenant))),
     ]
 
 

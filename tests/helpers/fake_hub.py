@@ -23,8 +23,9 @@ NAME = "acme/minilm"
 
 
 @contextmanager
-def fake_hub(folder: Path, name: str = NAME) -> Iterator[str]:
-    """The hub's address, for HF_ENDPOINT, while the block runs."""
+def fake_hub(folder: Path, name: str = NAME, kind: str = "models") -> Iterator[str]:
+    """The hub's address, for HF_ENDPOINT, while the block runs; `kind` is models or datasets."""
+    files = f"/{name}" if kind == "models" else f"/{kind}/{name}"
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -40,13 +41,13 @@ def fake_hub(folder: Path, name: str = NAME) -> Iterator[str]:
 
         def _answer(self, *, body: bool) -> None:
             path = unquote(self.path).partition("?")[0]
-            if path.startswith(f"/api/models/{name}/tree/"):
+            if path.startswith(f"/api/{kind}/{name}/tree/"):
                 return self._send(json.dumps(_tree(folder)).encode(), body)
-            if path.startswith(f"/api/models/{name}"):
+            if path.startswith(f"/api/{kind}/{name}"):
                 siblings = [{"rfilename": file["path"]} for file in _tree(folder)]
                 return self._send(json.dumps({"id": name, "sha": COMMIT, "siblings": siblings}).encode(), body)
-            file = folder / path.removeprefix(f"/{name}/resolve/{COMMIT}/")
-            if not path.startswith(f"/{name}/resolve/") or not file.is_file():
+            file = folder / path.removeprefix(f"{files}/resolve/{COMMIT}/")
+            if not path.startswith(f"{files}/resolve/") or not file.is_file():
                 return self._send(b"", body, 404)
             return self._send(file.read_bytes(), body)
 
