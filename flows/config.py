@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from darklode.pipeline.base.errors import CommandLineError, SettingsError
 from darklode.schemas.judging import NO_JUDGE
 from darklode.schemas.kinds import nearest
-from darklode.schemas.paths import resolve_paths
+from darklode.schemas.paths import resolve_paths, to_absolute
 from darklode.schemas.setting_names import UnknownKey, known_keys, merge, unknown_keys, without_former_keys
 from darklode.schemas.settings import Settings
 
@@ -305,7 +305,7 @@ def _path(config: Path, name: str, value: Any) -> str:
     if name not in PATH_NAMES:
         raise SettingsError(f"{config}: there is no paths.{name}; {nearest(f'paths.{name}', _setting_paths())}")
     if "://" in str(value):
-        return str(value)
+        return to_absolute(str(value), config.parent)
     return str(config.parent / Path(str(value)).expanduser())
 
 

@@ -22,6 +22,8 @@ from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.server import check_configured
 from darklode.flows.prefect.sharding import check_runner
 from darklode.flows.runs import folder_kind, output_run, read_run
+from darklode.flows.source_checks import check_languages, check_not_swapped
+from darklode.flows.sources import InputPreview
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.store import explain_write_errors, s3_failure
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
@@ -36,19 +38,19 @@ from darklode.pipeline.ingest.input_check import (
     first_queries,
 )
 from darklode.pipeline.ingest.log_partitions import partitions_of, remove_marker_files
+from darklode.pipeline.ingest.sources.address import address_kind, check_source
 from darklode.pipeline.judge.factory import configure_judge, members
 from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
-from darklode.pipeline.prepare.language import languages_of
 from darklode.pipeline.prepare.split import GENERATED_TABLE
+from darklode.pipeline.report.experiment_trackers import check_trackers
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
 from darklode.pipeline.retrieve.retrievers.kinds import LiveKind
 from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
-from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
 from darklode.schemas.run_inputs import BenchmarkInputs, MinedInputs
-from darklode.schemas.settings import CacheSettings, IngestSettings, Settings
+from darklode.schemas.settings import CacheSettings, Settings
 from darklode.schemas.tables import QUERIES
 
 NO_DECISIONS = DecisionRequest()
@@ -127,39 +129,20 @@ def path_checks(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:
 def build_checks(docs: str, queries: str, out: str, settings: Settings, qrels: str | None = None) -> list[Check]:
     """Checks of `build-benchmark`."""
     human = settings.judge.human_labels
+    docs_preview, queries_preview = InputPreview("docs", docs, settings), InputPreview("queries", queries, settings)
     return [
-        lambda: _check_not_swapped(docs, queries, settings.ingest),
-        lambda: check_documents(docs, settings.ingest),
-        lambda: check_queries(queries, settings.ingest),
-        lambda: _check_languages(queries, settings),
+        lambda: check_not_swapped(docs_preview, queries_preview, settings.ingest),
+        lambda: docs_preview.check(check_documents, settings.ingest),
+        lambda: queries_preview.check(check_queries, settings.ingest),
+        lambda: queries_preview.check(check_languages, settings),
         lambda: _check_output(out, mined=False),
-        lambda: check_judgments(qrels, settings.ingest) if qrels else [],
+        lambda: InputPreview("qrels", qrels, settings).check(check_judgments, settings.ingest) if qrels else [],
         lambda: _check_labels(human, settings.ingest.tenant) if human else [],
         lambda: _check_generated(settings.split.generated_queries),
         lambda: _check_parts(out, settings, builders(settings)),
-        lambda: _check_engines(queries, out, settings),
+        lambda: queries_preview.check(_check_engines, out, settings),
         *_common_checks(out, settings),
     ]
-
-
-def _check_not_swapped(docs: str, queries: str, settings: IngestSettings) -> list[str]:
-    """Check that `--docs` and `--queries` are not swapped.
-
-    Raises:
-        InputError: both are readable only as the other.
-    """
-
-    def is_readable(check: Check) -> bool:
-        return not any(isinstance(outcome, DarklodeError) for outcome in _outcome(check))
-
-    def are_readable(documents: str, query_log: str) -> bool:
-        return is_readable(lambda: check_documents(documents, settings)) and is_readable(
-            lambda: check_queries(query_log, settings)
-        )
-
-    if are_readable(docs, queries) or not are_readable(queries, docs):
-        return []
-    raise InputError(f"--docs and --queries look swapped: {queries} reads as documents, {docs} as queries")
 
 
 def mining_checks(
@@ -172,12 +155,22 @@ def mining_checks(
 ) -> list[Check]:
     """Checks of `mine-logs`; that the log has the dates is required only for a new run."""
     run = Run(out)
+    log_preview, docs_preview = InputPreview("logs", logs, settings), InputPreview("docs", docs, settings)
+    required = None if folder_kind(run) or log_preview.is_fetched else dates
     return [
-        lambda: _check_decisions(logs, out, settings, dates, decisions),
-        lambda: check_log(
-            logs, settings.logs, settings.ingest, None if folder_kind(run) else dates, days_read(run, settings)
+        lambda: [] if log_preview.is_fetched else _check_decisions(logs, out, settings, dates, decisions),
+        lambda: log_preview.check(
+            check_log,
+            settings.logs,
+            settings.ingest,
+            required,
+            {} if log_preview.is_fetched else days_read(run, settings),
         ),
-        lambda: [] if are_documents_read(run, docs, settings) else check_documents(docs, settings.ingest),
+        lambda: (
+            []
+            if not docs_preview.is_fetched and are_documents_read(run, docs, settings)
+            else docs_preview.check(check_documents, settings.ingest)
+        ),
         lambda: _check_output(out, mined=True),
         lambda: _check_parts(out, settings, mining_parts(settings)),
         *_common_checks(out, settings),
@@ -197,36 +190,15 @@ def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:
     """
     record = read_run(Run(out))
     settings, mined = record.with_overrides(values), record.is_mined
-    files = [
-        *settings.evaluate.run_files,
-        *([settings.evaluate.human_labels] if settings.evaluate.human_labels else []),
-    ]
+    files = [*settings.evaluate.run_files, *filter(None, [settings.evaluate.human_labels])]
     return [
         lambda: [note for file in files for note in _check_readable(file)],
-        lambda: _check_parts(out, settings, _retriever_parts(factories.named_systems(settings, mined=mined))),
+        lambda: _check_parts(
+            out, settings, factories.retriever_settings(factories.named_systems(settings, mined=mined))
+        ),
+        lambda: check_trackers(settings.evaluate.report_to),
         *_common_checks(out, settings),
     ]
-
-
-def _check_languages(queries: str, settings: Settings) -> Iterator[str]:
-    """A note on languages of many queries that cleaning drops."""
-    languages = settings.clean.languages
-    if settings.clean.keep_all or not languages:
-        return
-    shares = languages_of(first_queries(queries, settings.ingest))
-    dropped = {language: share for language, share in shares.items() if language not in languages}
-    if dropped:
-        detected = ", ".join(f"{share:.0%} {language}" for language, share in dropped.items())
-        proposed = language_setting([*(name for name in languages if name in shares), *dropped])
-        yield (
-            f"{queries}: detected {detected} among the queries, but clean.language keeps only "
-            f"{', '.join(languages)}; to keep those too: --set clean.language={proposed}, or null for every language"
-        )
-
-
-def language_setting(languages: Sequence[str]) -> str:
-    """The value of `clean.language` that keeps these languages, in the syntax of `--set`."""
-    return languages[0] if len(languages) == 1 else f"[{', '.join(languages)}]"
 
 
 def _common_checks(out: str, settings: Settings) -> list[Check]:
@@ -250,7 +222,7 @@ def _is_complete(out: str) -> bool:
 def builders(settings: Settings) -> dict[str, KindSection]:
     """Judges and retrievers of a build, by a readable name."""
     judges = {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
-    return judges | _retriever_parts(factories.retrievers(settings))
+    return judges | factories.retriever_settings(factories.retrievers(settings))
 
 
 def mining_parts(settings: Settings) -> dict[str, KindSection]:
@@ -260,7 +232,7 @@ def mining_parts(settings: Settings) -> dict[str, KindSection]:
     )
     retrievers = factories.ranking_retrievers(settings)  # an unknown name is an error, even if nothing is ranked
     if settings.relevance.ranker != "none":
-        parts |= _retriever_parts(retrievers)
+        parts |= factories.retriever_settings(retrievers)
     if factories.verifies(settings):
         parts |= {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
     return parts
@@ -271,33 +243,24 @@ def rankers(settings: Settings) -> dict[str, KindSection]:
     return {f"ranker {judge.kind}": judge for judge in factories.ranking_judges(settings)}
 
 
-def _retriever_parts(builders: Mapping[str, factories.Builder]) -> dict[str, KindSection]:
-    return {name: _part(builder) for name, builder in builders.items()}
-
-
-def _part(builder: factories.Builder) -> KindSection:
-    if isinstance(builder, NeuralBuilder):
-        return builder.encoder
-    return builder.engine if isinstance(builder, LiveBuilder) else builder
-
-
-def _check_engines(queries: str, out: str, settings: Settings) -> Iterator[str]:
+def _check_engines(queries: str, out: str, settings: Settings) -> list[str]:
     """Send the first query to each search engine; a problem is only a note if the run is complete.
 
     Engines whose requests depend on the tenant are left out: the tenant is known only when the queries are read.
     """
-    engines = [builder for builder in factories.retrievers(settings).values() if isinstance(builder, LiveBuilder)]
+    retrievers = factories.with_members(factories.retrievers(settings))
+    engines = [builder for builder in retrievers.values() if isinstance(builder, LiveBuilder)]
     engines = [builder for builder in engines if not builder.engine.uses_tenant and not builder.engine.missing()]
     texts = first_queries(queries, settings.ingest) if engines else []
-    if not len(texts):
-        return
-    for builder in engines:
+    notes = []
+    for builder in engines if len(texts) else ():
         try:
-            yield from builder.try_query(texts[0].as_py(), settings.ingest.tenant)
+            notes += builder.try_query(texts[0].as_py(), settings.ingest.tenant)
         except DarklodeError as error:
             if not _is_complete(out):
                 raise
-            yield f"{error}; not needed if every stage is up to date"
+            notes.append(f"{error}; not needed if every stage is up to date")
+    return notes
 
 
 def _check_parts(out: str, settings: Settings, parts: Mapping[str, KindSection]) -> Iterator[str]:
@@ -385,7 +348,10 @@ def _require_writable(folder: Path, option: str) -> None:
 
 
 def _check_readable(path: str) -> list[str]:
-    list_files(path, remote=True)
+    if address_kind(path) in {None, "objects"}:
+        list_files(path, remote=True)
+    else:
+        check_source(path)
     return []
 
 

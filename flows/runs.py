@@ -12,6 +12,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.artifacts.store import check_address
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.pipeline.ingest.sources.address import address_kind, check_source
 from darklode.schemas.folder_kinds import ADAPTER_KINDS, INPUTS
 
 if TYPE_CHECKING:  # slow to import, and commands such as `list` need neither
@@ -192,7 +193,7 @@ def write_run(run: Run, inputs: Inputs, settings: Settings) -> None:
 
     paths = {name: path for name in inputs.paths if (path := getattr(inputs, name)) is not None}
     for path in paths.values():
-        check_address(path)
+        check_source(path) if address_kind(path) in {"database", "engine", "hub"} else check_address(path)
     # inputs.json first: it marks the folder as made by Darklode
     write_inputs(run, inputs.model_copy(update={name: to_absolute(path) for name, path in paths.items()}))
     write_settings(run, settings)

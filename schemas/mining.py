@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from darklode.schemas.kinds import KindName, KindSection
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.section import ColumnNames, Section, Share
-from darklode.schemas.shared import InputFormat, LocalModelSection, MaskPersonalData, ModelPath
+from darklode.schemas.shared import InputFormat, LocalModelSection, MaskPersonalData, ModelPath, Statement
 
 
 class LogColumns(ColumnNames):
@@ -32,6 +32,7 @@ class LogSettings(Section):
     """Search log: format, columns, and bot filter."""
 
     format: Literal["auto", "csv", "jsonl", "parquet", "ubi"] = Field("auto", description=InputFormat)
+    statement: Statement = ""
     columns: LogColumns = LogColumns()
     click_actions: tuple[str, ...] = Field(
         ("click", "item_click", "product_click", "result_click"), description="UBI: action names that are clicks."

@@ -1,5 +1,6 @@
 """Settings that are paths: marked in their type, and made absolute, so that the working folder does not matter."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from darklode.schemas.kinds import OfKind, UnknownKind, kind_of, section_in
 
 T = TypeVar("T")
 
+_DATABASE_FILE = re.compile(r"((?:sqlite|duckdb)(?:\+\w+)?://)/([^/?][^?]*)")
+"""A relative path of a database in a file, which follows three slashes; an absolute one follows four."""
+
 
 @dataclass(frozen=True)
 class PathField:
@@ -20,10 +24,12 @@ class PathField:
     Attributes:
         or_name: the value may also be a name; it is a path if a folder of that name exists.
         names: names that are never paths.
+        prefix: what a value begins with if a path follows; other values are none.
     """
 
     or_name: bool = False
     names: tuple[str, ...] = ()
+    prefix: str = ""
 
 
 FilePath = Annotated[T, PathField()]
@@ -31,7 +37,12 @@ FolderOrName = Annotated[T, PathField(or_name=True)]
 
 
 def to_absolute(path: str, base: Path | None = None) -> str:
-    """Make a path absolute, relative to `base` (default: the working folder); URLs are returned unchanged."""
+    """Make a path absolute, relative to `base` (default: the working folder).
+
+    URLs are returned unchanged, except those of a database in a file, such as `sqlite:///shop.db?table=docs`.
+    """
+    if file := _DATABASE_FILE.match(path):
+        return f"{file[1]}/{to_absolute(file[2], base)}{path[file.end() :]}"
     return path if "://" in path else str((base or Path()).absolute() / Path(path).expanduser())
 
 
@@ -75,8 +86,10 @@ def _of_kind(mark: OfKind, values: Any, base: Path) -> Any:
 
 
 def _path(path_field: PathField, value: Any, base: Path) -> Any:
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or not value.startswith(path_field.prefix):
         return value
+    if path_field.prefix:
+        return path_field.prefix + to_absolute(value.removeprefix(path_field.prefix), base)
     absolute_path = to_absolute(value, base)
     is_path = not path_field.or_name or (value not in path_field.names and Path(absolute_path).is_dir())
     return absolute_path if is_path else value

@@ -41,6 +41,7 @@ from darklode.schemas.shared import (
     MaskPersonalData,
     NumNegatives,
     RelativeMargin,
+    Statement,
 )
 from darklode.schemas.towers import DistillSettings, DualSettings
 
@@ -62,7 +63,7 @@ class QueryColumns(ColumnNames):
     """Column names in the queries' source."""
 
     query_id: str | None = Field(None, description="query_id, _id, id, qid")
-    text: str | None = Field(None, description="text, query, user_query")
+    text: str | None = Field(None, description="text, user_query, query")
     timestamp: str | None = Field(None, description="timestamp")
     count: str | None = Field(None, description="count")
     tenant: str | None = Field(None, description="tenant")
@@ -72,6 +73,7 @@ class DocumentSource(Section):
     """Source of the documents."""
 
     format: Literal["auto", "folder", "jsonl", "csv", "parquet", "beir"] = Field("auto", description=InputFormat)
+    statement: Statement = ""
     columns: DocumentColumns = DocumentColumns()
 
 
@@ -79,6 +81,7 @@ class QuerySource(Section):
     """Source of the queries."""
 
     format: Literal["auto", "text", "jsonl", "csv", "parquet", "beir"] = Field("auto", description=InputFormat)
+    statement: Statement = ""
     columns: QueryColumns = QueryColumns()
 
 

@@ -122,6 +122,10 @@ EvalQueries = Annotated[
 
 # Reading of input files
 InputFormat = "File format. auto: by file extension, or by the files in the folder (ubi if there are ubi_events)."
+Statement = Annotated[
+    NoRow[str],  # its rows decide, which are compared as files
+    Field(description="SQL that selects the rows of a database, if its address names no table."),
+]
 MaskPersonalData = Annotated[
     bool,
     Field(description="Mask e-mail addresses, phone and card numbers, IP and MAC addresses, and tokens in queries."),

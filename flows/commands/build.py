@@ -29,12 +29,15 @@ def build(
         str | None,
         typer.Option(
             metavar="PATH",
-            help="Documents: folder of Markdown, HTML or text files, JSONL, CSV, Parquet, or BEIR folder.",
+            help="Documents: folder of Markdown, HTML or text files, JSONL, CSV, Parquet, or BEIR folder; or the "
+            "address of a database table, search index, s3:// prefix or hf:// data set.",
         ),
     ] = None,
     queries: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Queries: text file (one per line), CSV, JSONL, Parquet, or BEIR folder."),
+        typer.Option(
+            metavar="PATH", help="Queries: text file (one per line), CSV, JSONL, Parquet, BEIR folder, or address."
+        ),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="FOLDER", help="Run folder or s3://bucket/prefix.")] = None,
     qrels: Annotated[

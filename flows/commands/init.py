@@ -15,6 +15,7 @@ from darklode.flows.config import PATH_NAMES, ConfigFile, installed_preset, load
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.errors import CommandLineError, InputError, NotWritable, SettingsError
 from darklode.schemas.kinds import nearest
+from darklode.schemas.paths import to_absolute
 from darklode.schemas.setting_names import keys, kinds, known_keys
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ def _judge(ask: _Prompt, url: str | None, model: str | None) -> dict[str, Any]:
 def _relative_path(file: Path, path: str) -> str:
     """The path relative to the settings file's folder if it is below it, otherwise absolute."""
     if "://" in path:
-        return path
+        return to_absolute(path)
     absolute_path, folder = Path(path).expanduser().resolve(), file.resolve().parent
     return str(absolute_path.relative_to(folder)) if absolute_path.is_relative_to(folder) else str(absolute_path)
 

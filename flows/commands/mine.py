@@ -38,11 +38,17 @@ _DATE: dict[str, Any] = {"formats": ["%Y-%m-%d"], "metavar": "YYYY-MM-DD"}
 
 LogsOption = Annotated[
     str | None,
-    typer.Option(metavar="PATH", help="Search logs: CSV, JSONL, Parquet or UBI; a file, folder or s3://bucket/prefix."),
+    typer.Option(
+        metavar="PATH",
+        help="Search logs: CSV, JSONL, Parquet or UBI; a file, folder, s3://bucket/prefix, or address of a database or "
+        "search engine.",
+    ),
 ]
 DocsOption = Annotated[
     str | None,
-    typer.Option(metavar="PATH", help="Documents: folder of Markdown, HTML or text files, JSONL, CSV or Parquet."),
+    typer.Option(
+        metavar="PATH", help="Documents: folder of Markdown, HTML or text files, JSONL, CSV, Parquet, or address."
+    ),
 ]
 OutOption = Annotated[str | None, typer.Option(metavar="FOLDER", help="Run folder or s3://bucket/prefix.")]
 DateOption = Annotated[

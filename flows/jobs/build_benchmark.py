@@ -1,6 +1,7 @@
 """build-benchmark: documents and a query log to a judged benchmark and triplets."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from darklode.flows import factories
@@ -12,6 +13,7 @@ from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.preflight import build_checks, check_flow
 from darklode.flows.runs import benchmark_preset, output_run, write_run
+from darklode.flows.sources import fetched, local_path
 from darklode.flows.stage_runner import finish, report_leakage, run_step
 from darklode.pipeline.base.artifacts import Output, Run, StageCall, Step, Tables, call
 from darklode.pipeline.base.card import document
@@ -21,6 +23,7 @@ from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_document
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.judgments import INGEST_JUDGMENTS, ingest_judgments
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
+from darklode.pipeline.ingest.sources.fetch import Role
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, calibrated_judge
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, write_labels
@@ -73,10 +76,12 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
     resolved = load_settings(project.preset or benchmark_preset(out), config, values=values)
     check_flow(lambda: build_checks(docs, queries, out, resolved, qrels))
     run = output_run(out, BenchmarkInputs)
-    with run.lock(), spread_over(resolved.runner, run) as spread:
-        write_run(run, BenchmarkInputs(docs=docs, queries=queries, qrels=qrels), resolved)
+    with run.lock(), spread_over(resolved.runner, run) as spread, ExitStack() as sources:
+        inputs = BenchmarkInputs(docs=docs, queries=queries, qrels=qrels)
+        write_run(run, inputs, resolved)
         factories.fetch_models(resolved)
-        build = steps(docs, queries, resolved, spread, qrels)
+        sources.enter_context(fetched(run, resolved, _paths(inputs)))
+        build = _steps_of(run, inputs, resolved, spread)
         for step in build:
             if estimate and step.stage.name == CALIBRATE.name:  # the first that may call the judge
                 show_estimate(run, resolved)
@@ -84,6 +89,17 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
             run_step(run, step)
         report_leakage(run)
         finish(run)
+
+
+def _paths(inputs: BenchmarkInputs) -> dict[Role, str]:
+    qrels: dict[Role, str] = {"qrels": inputs.qrels} if inputs.qrels else {}
+    return {"docs": inputs.docs, "queries": inputs.queries, **qrels}
+
+
+def _steps_of(run: Run, inputs: BenchmarkInputs, settings: Settings, spread: Spread = here) -> list[Step]:
+    """The steps of a run, which read the snapshots of sources that are no local files."""
+    paths = {role: local_path(run, role, path, settings) for role, path in _paths(inputs).items()}
+    return steps(paths["docs"], paths["queries"], settings, spread, paths.get("qrels"))
 
 
 def steps(docs: str, queries: str, settings: Settings, spread: Spread = here, qrels: str | None = None) -> list[Step]:
@@ -222,7 +238,8 @@ def embed_and_search(
     spread: Spread,
 ) -> None:
     """Fill the embedding cache, then search: embedding and search are sharded differently."""
-    neural = [builder for builder in retrievers.values() if isinstance(builder, NeuralBuilder)]
+    builders = factories.with_members(retrievers).values()
+    neural = [builder for builder in builders if isinstance(builder, NeuralBuilder)]
     if neural:
         embed_all(tables, output, {builder.name: builder.encoder for builder in neural}, neural[0].cache, spread=spread)
     search(tables, output, pool, retrievers=retrievers, spread=spread)
@@ -269,7 +286,7 @@ JOB = Job(
     "build-benchmark",
     build_benchmark,
     BenchmarkInputs,
-    lambda _run, inputs, settings: steps(inputs.docs, inputs.queries, settings, qrels=inputs.qrels),
+    _steps_of,
     can_plan=True,
     sections=RUN_SECTIONS,
 )

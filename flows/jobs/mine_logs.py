@@ -1,6 +1,7 @@
 """mine-logs: search logs to triplets. Each night adds its days, and redoes only what their clicks affect."""
 
 from collections.abc import Collection
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -23,6 +24,7 @@ from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.preflight import check_flow, mining_checks
 from darklode.flows.runs import output_run, write_run
+from darklode.flows.sources import fetched, local_path
 from darklode.flows.stage_runner import finish, report_leakage, run_step
 from darklode.pipeline.base.artifacts import Output, Run, StageCall, Step, Tables, call, key_of
 from darklode.pipeline.base.errors import HeldBack
@@ -107,9 +109,10 @@ def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
     check_flow(lambda: mining_checks(logs, docs, out, resolved, dates, request))
     factories.fetch_ranker(resolved)
     run, inputs = output_run(out, MinedInputs), MinedInputs(logs=logs, docs=docs)
-    with run.lock(), spread_over(resolved.runner, run) as spread:
+    with run.lock(), spread_over(resolved.runner, run) as spread, ExitStack() as sources:
         write_run(run, inputs, resolved)
-        night = steps(run, logs, docs, resolved, dates, spread)
+        sources.enter_context(fetched(run, resolved, {"docs": docs, "logs": logs}, dates))
+        night = _steps_of(run, inputs, resolved, dates, spread)
         n_read = [step.stage for step in night].index(ADMIT_DAYS) + 1
         _read_days(run, night[:n_read], resolved, request)
         if refresh:
@@ -117,7 +120,7 @@ def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
         if test_days:
             resolved = with_test_days(history_of(run, resolved), resolved, test_days)
             write_run(run, inputs, resolved)
-            night = steps(run, logs, docs, resolved, dates, spread)
+            night = _steps_of(run, inputs, resolved, dates, spread)
         warn_of_misplaced(run)
         for step in night[n_read:]:
             if step.enabled:
@@ -135,6 +138,14 @@ def _read_days(run: Run, night: list[Step], settings: Settings, request: Decisio
         if step.stage is INGEST_LOGS and after:
             report_new_days(before, after)
             decide(run, history_of(run, settings), request)
+
+
+def _steps_of(
+    run: Run, inputs: MinedInputs, settings: Settings, dates: Collection[date] | None = None, spread: Spread = here
+) -> list[Step]:
+    """The steps of a run, which read the snapshots of sources that are no local files."""
+    logs = local_path(run, "logs", inputs.logs, settings)
+    return steps(run, logs, local_path(run, "docs", inputs.docs, settings), settings, dates, spread)
 
 
 def steps(
@@ -365,7 +376,7 @@ JOB = Job(
     "mine-logs",
     mine_logs,
     MinedInputs,
-    lambda run, inputs, settings: steps(run, inputs.logs, inputs.docs, settings),
+    _steps_of,
     can_plan=True,
     sections=RUN_SECTIONS,
     refusals=(HeldBack,),

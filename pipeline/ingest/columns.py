@@ -25,7 +25,7 @@ DOCUMENT_COLUMNS = {
 }
 QUERY_COLUMNS = {
     "query_id": ("query_id", "_id", "id", "qid"),
-    "text": ("text", "query", "user_query"),
+    "text": ("text", "user_query", "query"),  # in UBI's queries, `query` is the request to the engine
     "timestamp": ("timestamp",),
     "count": ("count",),
     "tenant": ("tenant",),

@@ -1,4 +1,4 @@
-"""Ingest documents from a folder of Markdown, HTML and text, or from JSON lines, CSV, Parquet or BEIR."""
+"""Ingest documents from a folder of Markdown, HTML, text, PDF and DOCX, or from JSON lines, CSV, Parquet or BEIR."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -10,8 +10,9 @@ from darklode.pipeline.base.artifacts import Output, Stage
 from darklode.pipeline.base.errors import DamagedFile
 from darklode.pipeline.base.types import Keys
 from darklode.pipeline.ingest.columns import DOCUMENT_COLUMNS, ColumnMapping, document_columns
-from darklode.pipeline.ingest.files import FileChoice, InputFile, choose_documents
+from darklode.pipeline.ingest.files import BINARY_FORMATS, FileChoice, InputFile, choose_documents
 from darklode.pipeline.ingest.readers.markup import BadDocumentError, Prose, read_prose
+from darklode.pipeline.ingest.readers.office import read_office
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.readers.text import read_all
 from darklode.pipeline.ingest.rejects import MAX_PAYLOAD_BYTES, Intake
@@ -110,6 +111,8 @@ class FolderReader:
         """Parse the content of a file, None if it was too long; raises BadDocumentError."""
         if data is None:
             raise BadDocumentError(f"row longer than {self._limit} bytes")
+        if file.format in BINARY_FORMATS:
+            return read_office(data, file.format or "")
         if b"\0" in data:
             raise BadDocumentError("NUL byte")
         try:

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow.fs as pafs
 
 from darklode.pipeline.base.artifacts import Store, key_of
 from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.ingest.patterns import split_pattern
 
 FORMATS = {
     ".md": "markdown",
@@ -29,17 +31,23 @@ FORMATS = {
     ".tsv": "csv",
     ".parquet": "parquet",
 }
-PROSE_FORMATS = frozenset({"markdown", "html", "text"})
-TABULAR_FORMATS = frozenset({"jsonl", "csv", "parquet"})
+OFFICE_FORMATS = {".pdf": ("pdf", "pypdf"), ".docx": ("docx", "docx"), ".xlsx": ("xlsx", "openpyxl")}
+"""Formats of the extra `office` with the package that reads them; unknown formats without it."""
+BINARY_FORMATS = frozenset({"pdf", "docx"})
+PROSE_FORMATS = frozenset({"markdown", "html", "text"}) | BINARY_FORMATS
+TABULAR_FORMATS = frozenset({"jsonl", "csv", "parquet", "xlsx"})
 REMOTE_PREFIX = "s3://"
 
 _SPREADSHEET_ADVICE = "save it as CSV (UTF-8) there, or run `soffice --headless --convert-to csv {name}`"
+_OFFICE_ADVICE = 'or install its reader: pip install "darklode[office]"'
 _TEXT_DOCUMENT_ADVICE = "make text of it: `pandoc -o {name}.md {name}`"
 CONVERSIONS = {
-    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods", ".numbers"), _SPREADSHEET_ADVICE),
-    **dict.fromkeys((".docx", ".odt", ".rtf", ".epub"), _TEXT_DOCUMENT_ADVICE),
+    **dict.fromkeys((".xls", ".xlsm", ".ods", ".numbers"), _SPREADSHEET_ADVICE),
+    **dict.fromkeys((".odt", ".rtf", ".epub"), _TEXT_DOCUMENT_ADVICE),
     ".doc": "make text of it: `soffice --headless --convert-to txt {name}`",
-    ".pdf": "make text of it: `pdftotext {name} {name}.txt`",
+    ".docx": f"{_TEXT_DOCUMENT_ADVICE}; {_OFFICE_ADVICE}",
+    ".pdf": f"make text of it: `pdftotext {{name}} {{name}}.txt`; {_OFFICE_ADVICE}",
+    ".xlsx": f"{_SPREADSHEET_ADVICE}; {_OFFICE_ADVICE}",
     **dict.fromkeys((".zip", ".tar", ".7z"), "unpack it first"),
 }
 """Advice on how to convert common unsupported formats, by file name extension."""
@@ -72,12 +80,15 @@ class InputFile:
 
     @property
     def format(self) -> str | None:
-        """Format by the extension; None if unknown."""
-        return FORMATS.get(self.ending)
+        """Format by the extension; None if unknown, or if the package that reads it is not installed."""
+        office_format, package = OFFICE_FORMATS.get(self.ending, (None, ""))
+        return office_format if office_format and find_spec(package) else FORMATS.get(self.ending)
 
 
 def list_files(path: str, *, remote: bool = False) -> list[InputFile]:
     """The file itself, or all files below a folder, sorted by name; with `remote`, also below an `s3://` prefix.
+
+    A path may have a pattern, as for `split_pattern`; names are then relative to the folder before it.
 
     Hidden files and folders are omitted. Listed as skipped: broken links, links out of the folder, links to folders,
     irregular files, and folders of runs. An `s3://` prefix may be empty.
@@ -85,6 +96,12 @@ def list_files(path: str, *, remote: bool = False) -> list[InputFile]:
     Raises:
         InputError: the path does not exist or cannot be read.
     """
+    pattern = split_pattern(path)
+    if pattern and (path.startswith(REMOTE_PREFIX) or not Path(path).expanduser().exists()):
+        matching = [file for file in list_files(pattern[0], remote=remote) if pattern[1].fullmatch(file.name)]
+        if not matching:
+            raise InputError(f"{path} matches no file; check the pattern")
+        return matching
     if remote and path.startswith(REMOTE_PREFIX):
         return sorted(_remote_files(Store(path)), key=lambda file: file.name)
     root = Path(path).expanduser()
@@ -99,16 +116,16 @@ def list_files(path: str, *, remote: bool = False) -> list[InputFile]:
 
 
 def tabular_files(files: list[InputFile]) -> list[InputFile]:
-    """The tabular files; `.json` files only if there are no others, because most describe other files."""
+    """The tabular files; `.json` files and workbooks only if there are no others: most describe other files."""
     tabular = [file for file in files if file.format in TABULAR_FORMATS]
-    return [file for file in tabular if file.ending != ".json"] or tabular
+    return [file for file in tabular if file.ending not in {".json", ".xlsx"}] or tabular
 
 
 def conversion_advice(files: list[InputFile]) -> list[str]:
     """Advice on how to convert the unsupported files, one phrase per extension."""
     files_by_ending: dict[str, list[InputFile]] = {}
     for file in files:
-        if file.ending in CONVERSIONS:
+        if file.ending in CONVERSIONS and file.format is None:
             files_by_ending.setdefault(file.ending, []).append(file)
     return [
         f"{len(group)} {ending} file{'s' * (len(group) > 1)} cannot be read; "
@@ -250,11 +267,19 @@ def choose_documents(path: str, file_format: str) -> FileChoice:
     files = list_files(path)
     if file_format == "beir" or (file_format == "auto" and _beir_files(files, "corpus")):
         return _choose_beir(path, files, "corpus")
-    if file_format == "folder" or (file_format == "auto" and any(file.format in PROSE_FORMATS for file in files)):
+    if file_format == "folder" or (file_format == "auto" and _has_prose(files)):
         return _choose_formats(path, files, PROSE_FORMATS, "folder")
     if file_format == "auto":
         return _choose_formats(path, files, TABULAR_FORMATS, None)
     return _choose_format(path, files, {file_format}, file_format)
+
+
+def _has_prose(files: list[InputFile]) -> bool:
+    """Whether files are documents each; a PDF or Word file beside tables describes them."""
+    formats = {file.format for file in files}
+    return bool(formats & (PROSE_FORMATS - BINARY_FORMATS)) or (
+        bool(formats & BINARY_FORMATS) and not formats & TABULAR_FORMATS
+    )
 
 
 def choose_queries(path: str, file_format: str) -> FileChoice:
@@ -268,12 +293,12 @@ def choose_queries(path: str, file_format: str) -> FileChoice:
         return _choose_beir(path, files, "queries")
     if file_format != "auto":
         return _choose_format(path, files, {file_format}, file_format)
-    query_files = [file for file in files if file.name.startswith("queries.") and file.ending in QUERY_ENDINGS]
+    query_files = [file for file in files if file.name.startswith("queries.") and _can_hold_queries(file)]
     if len(query_files) > 1:
         names = ", ".join(file.name for file in query_files)
         raise InputError(f"{path} has several query files ({names}); give the path of one")
-    readable = [file for file in files if file.ending in QUERY_ENDINGS]
-    readable = [file for file in readable if file.ending != ".json"] or readable
+    readable = [file for file in files if _can_hold_queries(file)]
+    readable = [file for file in readable if file.ending not in {".json", ".xlsx"}] or readable
     if not readable:
         raise InputError(
             missing_files_message(
@@ -283,6 +308,10 @@ def choose_queries(path: str, file_format: str) -> FileChoice:
     if query_files:
         return FileChoice(query_files, None, [file for file in files if file.skipped])
     return FileChoice(readable, None, _other_files(files, readable))
+
+
+def _can_hold_queries(file: InputFile) -> bool:
+    return file.ending in QUERY_ENDINGS or file.format == "xlsx"
 
 
 def _beir_files(files: list[InputFile], stem: str) -> list[InputFile]:

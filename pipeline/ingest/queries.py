@@ -16,7 +16,7 @@ from darklode.pipeline.ingest.timestamps import read_times
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import RAW_QUERIES
 
-INGEST_QUERIES = Stage("ingest_queries", 2, (), ("raw_queries",))
+INGEST_QUERIES = Stage("ingest_queries", 3, (), ("raw_queries",))
 ID_DIGITS = 16  # hexadecimal digits (64 bits) of a generated query id
 
 

@@ -14,6 +14,7 @@ from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import CONTROL, DARKLODE, Call, free_port, run_inside
 from helpers.finished_run import finished_run
+from helpers.ingesting import hide_office
 
 NOBODY = f"http://127.0.0.1:{free_port()}/v1"
 BUILD = "build --docs docs --queries q.csv --out new"
@@ -36,7 +37,7 @@ TELLS = {
     f"{BUILD} --queries zip.csv": "zip.csv is a workbook or another ZIP file",
     f"{BUILD} --queries wide.csv": "iconv -f UTF-16LE -t UTF-8 wide.csv > wide.utf8.csv",
     f"{BUILD} --queries latin.csv": "if it is Latin-1: iconv -f WINDOWS-1252 -t UTF-8 latin.csv > latin.utf8.csv",
-    f"{BUILD} --queries object.json": "object.json has no column for the text (none of text, query, user_query)",
+    f"{BUILD} --queries object.json": "object.json has no column for the text (none of text, user_query, query)",
     f"{BUILD} --queries two": "two has several query files (queries.csv, queries.txt); give the path of one",
     f"{BUILD} --docs docs --set ingest.documents.format=beir": "docs has no corpus.jsonl; a BEIR folder has",
     # columns
@@ -196,6 +197,7 @@ def _numbers(file: Path) -> None:
 @pytest.fixture
 def at_desk(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(desk)
+    hide_office(monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(desk / "cache"))
     return desk
 

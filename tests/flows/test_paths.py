@@ -47,11 +47,35 @@ def test_the_server_refuses_it_as_a_parameter_of_a_deployment(served: Environmen
     assert written(workplace) == []
 
 
-@pytest.mark.parametrize("place", [ADDRESS, f"s3://user:{KEY}", f"s3://{KEY}@bucket", f"S3://{KEY}:x@bucket/a"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        ADDRESS,
+        f"s3://user:{KEY}",
+        f"s3://{KEY}@bucket",
+        f"S3://{KEY}:x@bucket/a",
+        f"postgresql://user:{KEY}@host/db?table=docs",
+        f"postgresql+asyncpg://user:{KEY}/x@host/db",
+        f"opensearch+https://user:{KEY}@host:9200/docs",
+        f"postgresql://user@host/db?table=docs&password={KEY}",
+    ],
+)
 def test_a_key_in_any_form_is_refused(place: str) -> None:
     assert validate({"out": place}, orchestration.audit_retrievers.parameters.model_dump())
 
 
-@pytest.mark.parametrize("place", ["docs", "/a/b:c", "s3://bucket/pre:fix@x", "C:/x", ""])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "docs",
+        "/a/b:c",
+        "s3://bucket/pre:fix@x",
+        "C:/x",
+        "",
+        "postgresql://user@host:5432/db?table=docs&password_env=SHOP_PASSWORD",
+        "opensearch+https://[::1]:9200/docs?api_key_env=SHOP_KEY",
+        "sqlite:////data/shop.db?table=docs",
+    ],
+)
 def test_other_places_are_taken(place: str) -> None:
     assert validate({"out": place}, orchestration.audit_retrievers.parameters.model_dump()) == []

@@ -1,12 +1,16 @@
 """What the tests of ingest share: read a source into a fresh run and look at what came of it."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from darklode.pipeline.base.artifacts import FunnelStep, Run
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
+from darklode.pipeline.ingest.files import OFFICE_FORMATS
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.schemas.settings import IngestSettings
 from helpers.runs import execute, read
@@ -44,6 +48,12 @@ def _ingest(path: Path, run: Run, table: str, settings: dict[str, Any]) -> Inges
     (step,) = manifest.funnel
     assert step.rows_in == len(read(run, table)) + len(rejects)
     return Ingested(read(run, table), rejects, step, run)
+
+
+def hide_office(patch: pytest.MonkeyPatch) -> None:
+    """As if the extra `office` were not installed."""
+    for _, package in OFFICE_FORMATS.values():
+        patch.setitem(sys.modules, package, None)
 
 
 def write(path: Path, content: str | bytes) -> Path:

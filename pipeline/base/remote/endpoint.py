@@ -255,6 +255,10 @@ class Http:
         """POST a JSON body; raises the same errors as `get`."""
         return await self._send("POST", url, content)
 
+    async def delete(self, url: str, content: bytes) -> Response:
+        """DELETE with a JSON body; raises the same errors as `get`."""
+        return await self._send("DELETE", url, content)
+
     async def get(self, url: str) -> Response:
         """GET a URL.
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.columns import judgment_columns
-from darklode.pipeline.ingest.files import InputFile
+from darklode.pipeline.ingest.files import TABULAR_FORMATS, InputFile
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.readers.text import head_of, lines_of, pieces, records_of, valid_records
 from darklode.pipeline.ingest.rejects import Intake
@@ -36,12 +36,12 @@ def read_judgments(file: InputFile, intake: Intake, limit: int) -> Iterator[RowB
     Raises:
         InputError: the file is unreadable, of an unknown format, or lacks a column.
     """
-    head = head_of(file) if file.format != "parquet" else b""
+    head = head_of(file) if file.format not in {"parquet", "xlsx"} else b""
     if TREC_LINE.fullmatch(head.partition(b"\n")[0]):
         yield from _read_trec(file, intake, limit)
     elif (content := _judgment_lists(file, head)) is not None:
         yield from _read_lists(file, content, intake)
-    elif file.format in {"csv", "jsonl", "parquet"}:
+    elif file.format in TABULAR_FORMATS:
         for block in read_tabular(file, None, judgment_columns(), intake, limit):
             if not {"query_id", "query"} & block.columns.keys():
                 raise InputError(f"{file.path} has no column for the query: name one query_id, or query for its text")
@@ -74,7 +74,7 @@ def _judgment_lists(file: InputFile, head: bytes) -> Any:
     Raises:
         InputError: it begins like one, but is no valid JSON.
     """
-    if file.format == "parquet" or not head.lstrip().startswith((b"{", b"[")):
+    if not head.lstrip().startswith((b"{", b"[")):
         return None
     if b'"judgmentRatings"' not in head and b'"ratings"' not in head:
         return None

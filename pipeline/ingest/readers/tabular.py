@@ -10,6 +10,7 @@ from darklode.pipeline.ingest.columns import ColumnMapping
 from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.readers.delimited import read_csv
 from darklode.pipeline.ingest.readers.jsonl import read_jsonl
+from darklode.pipeline.ingest.readers.office import read_xlsx
 from darklode.pipeline.ingest.readers.parquet import read_parquet
 from darklode.pipeline.ingest.readers.sniff import check_content, is_utf16
 from darklode.pipeline.ingest.readers.text import head_of, lines_of, records_of, valid_records
@@ -25,7 +26,7 @@ def read_tabular(
     Raises:
         InputError: the file is unreadable, or a column is missing.
     """
-    if (form or file.format) != "parquet":
+    if (form or file.format) not in {"parquet", "xlsx"}:
         check_content(file, head_of(file))
         if is_utf16(file):
             intake.add_remark(f"{file.path}: encoded as UTF-16")
@@ -36,6 +37,8 @@ def read_tabular(
             yield from read_csv(file, columns, intake, limit)
         case "parquet":
             yield from read_parquet(file, columns, intake)
+        case "xlsx":
+            yield from read_xlsx(file, columns, intake)
         case _:
             yield from _read_lines(file, intake, limit)
     intake.close_file(file)

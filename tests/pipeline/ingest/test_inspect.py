@@ -9,6 +9,7 @@ import pytest
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.files import PROSE_FORMATS
 from darklode.pipeline.ingest.inspect import FormatPreview, Kind, inspect_source
+from helpers.ingesting import hide_office
 from helpers.runs import SAMPLE
 
 
@@ -99,7 +100,10 @@ def test_what_somebody_says_goes_before_what_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["documents", "queries", "logs"])
-def test_a_folder_that_nobody_can_read_is_no_source(kind: Kind, tmp_path: Path) -> None:
+def test_a_folder_that_nobody_can_read_is_no_source(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide_office(monkeypatch)
     (tmp_path / "blob.bin").write_bytes(bytes(range(256)))
     (tmp_path / "book.xlsx").write_bytes(b"PK\x03\x04")
     with pytest.raises(InputError, match=r"contains no (documents|queries|search log).*book\.xlsx"):

@@ -10,9 +10,14 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.input_check import check_documents, check_queries
 from darklode.pipeline.ingest.readers.sniff import recoding
 from darklode.schemas.settings import IngestSettings
-from helpers.ingesting import queries_of, write
+from helpers.ingesting import hide_office, queries_of, write
 
 PLAIN = IngestSettings()
+
+
+@pytest.fixture(autouse=True)
+def _no_office(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide_office(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +25,7 @@ PLAIN = IngestSettings()
     [
         ("q.xlsx", b"PK\x03\x04", "soffice --headless --convert-to csv q.xlsx"),
         ("q.csv", b"PK\x03\x04 and more", r"q\.csv is a workbook.*convert-to csv q.csv"),
-        ("my queries.pdf", b"%PDF-1.7", "pdftotext 'my queries.pdf' "),
+        ("my queries.pdf", b"%PDF-1.7", "pdftotext 'my queries.pdf' .*pip install \"darklode\\[office\\]\""),
         ("q.jsonl", b"%PDF-1.7", "is a PDF; make text of it"),
         ("q.docx", b"PK\x03\x04", "pandoc -o q.docx.md q.docx"),
         ("q.txt", b"PAR1", "Parquet: rename it to .parquet"),
