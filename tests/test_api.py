@@ -52,7 +52,7 @@ FUNCTIONS = {
     "validate": "validate",
 }
 """Functions and their commands."""
-ONLY_COMMANDS = {"json", "check", "open"}
+ONLY_COMMANDS = {"json", "check", "open", "push", "public"}
 SHEETS = {"export_sheet", "import_sheet", "reviewer"}  # a review in spreadsheets is for the command line
 ONLY_FUNCTIONS = {"silent"}
 

@@ -26,5 +26,5 @@ def test_the_verdict_and_the_gain_are_in_the_result(tmp_path: Path) -> None:
     assert result.url == str(out)
     assert "adaptation_trials" in result.tables
     assert "<strong>" in result._repr_html_()
-    with pytest.raises(darklode.DarklodeError, match="dry_run supports one tenant"):
+    with pytest.raises(darklode.DarklodeError, match="support one tenant"):
         darklode.adapt(run, encoder=model, out=out, tenants="all", dry_run=True)

@@ -77,8 +77,8 @@ def validate(
         silent: show no progress.
 
     Returns:
-        The run. `passed` is False if a limit is missed, None if no limit is set. Figures: `confusion`, `estimates`, `tenants`, `retrievers`,
-        `reviewers`, `thresholds`, `disagreements`.
+        The run. `passed` is False if a limit is missed, None if no limit is set. Figures: `confusion`,
+        `estimates`, `tenants`, `retrievers`, `reviewers`, `thresholds`, `disagreements`.
 
     Raises:
         DarklodeError: as the command line would print it.

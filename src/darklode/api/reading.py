@@ -37,7 +37,14 @@ def report(run: Location) -> ReportPage:
 
 
 def export(
-    run: Location, format: str, to: str | Path, *, withhold_test: str | Path | None = None, tenant: str | None = None
+    run: Location,
+    format: str,
+    to: str | Path,
+    *,
+    withhold_test: str | Path | None = None,
+    tenant: str | None = None,
+    level: str | None = None,
+    index: str | None = None,
 ) -> list[Path]:
     """Export a run to a standard format, as `darklode export` does; returns the files.
 
@@ -47,6 +54,8 @@ def export(
         to: output folder; must be new or empty.
         withhold_test: write the test labels to this folder instead.
         tenant: export only this tenant; None: all tenants in one folder.
+        level: unit of exported judgments: document (default) or chunk.
+        index: index of the rated documents; for elastic-ranking-evaluation.
 
     Raises:
         ExportError: the run cannot be exported to this format.
@@ -54,8 +63,9 @@ def export(
     from darklode.flows.runs import existing
     from darklode.pipeline.export import formats
 
+    options = {name: value for name, value in (("level", level), ("index", index)) if value is not None}
     test_folder = None if withhold_test is None else Path(withhold_test)
-    return list(formats.export(existing(url_of(run)), format, Path(to), test_folder, tenant))
+    return list(formats.export(existing(url_of(run)), format, Path(to), test_folder, tenant, options))
 
 
 def search(

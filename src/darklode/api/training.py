@@ -16,6 +16,7 @@ def adapt(
     *,
     encoder: str,
     out: Location,
+    qrels: Location | None = None,
     method: str | None = None,
     warm_start: Location | None = None,
     tenants: Names = (),
@@ -31,6 +32,7 @@ def adapt(
         run: benchmark or mined runs that provide the training data.
         encoder: encoder from the settings, or a sentence-transformers model (name or folder).
         out: folder or `s3://` prefix of the adapter.
+        qrels: relevance judgments of the run's queries, in the formats of `build`.
         method: linear, ffn, closed_form, whitened, lora, top_n or full.
         warm_start: initialize from this adapter, or from a registry's live adapter.
         tenants: train one adapter for each of these tenants; `all`: for every tenant.
@@ -53,8 +55,8 @@ def adapt(
     from darklode.flows.jobs.adapt_tenants import adapt_tenants, format_summary
     from darklode.pipeline.train.release.verdict import require_lift
 
-    if tenants and dry_run:
-        raise CommandLineError("dry_run supports one tenant: set adapt.tenant instead of `tenants`")
+    if tenants and (dry_run or qrels):
+        raise CommandLineError("dry_run and qrels support one tenant: set adapt.tenant instead of `tenants`")
     base = {"adapt": preset_values(preset).get("adapt", {})} if preset else {}
     changes = merge(base, changes_of(config, settings, {"adapt": {"method": method}} if method else {}))
     names = [] if tenants == ALL_TENANTS else names_of(tenants)
@@ -64,7 +66,7 @@ def adapt(
         if tenants:
             launch(adapt_tenants, reporter, *inputs, names, changes, text_of(warm_start))
         else:
-            launch(adapt_encoder, reporter, *inputs, changes, dry_run, text_of(warm_start))
+            launch(adapt_encoder, reporter, *inputs, changes, dry_run, text_of(warm_start), qrels=text_of(qrels))
         decide = format_summary if tenants else require_lift
         verdict, passed = (reporter.sentences[-1], None) if dry_run else (decide(Run(url_of(out))), True)
     except NoLift as error:
