@@ -2,9 +2,10 @@
 
 `adapt` with people's training labels on six collections: nDCG@10 of the adapted all-MiniLM-L6-v2 against the encoder
 as it is, on test queries whose positives training never saw; mean over seeds, paired bootstrap interval and
-permutation test over queries. "Released" is what the release test hands over: 0 if it keeps the base. Collections
-without training queries are split by query. Takes 30 minutes, most of it for the vectors; `--quick` adapts cranfield
-by two methods (3 min).
+permutation test over queries. "Released" is what the release test hands over: 0 if it keeps the base. Beside it, for
+the first method, all systems that need no labels, fusions with BM25 and the control with shuffled labels; their
+parameters are selected on validation queries. Collections without training queries are split by query. Takes 40
+minutes, most of it for the vectors; `--quick` adapts cranfield by two methods (3 min).
 
     python -m benchmarks.adapt [--quick] [--only COLLECTION ...] [--methods METHOD ...] [--seeds N]
                                [--collections FOLDER] [--cache FOLDER]
@@ -54,12 +55,14 @@ class Trial:
 
     Attributes:
         base, adapted: nDCG@10 of each test query, shape (n_queries,).
+        systems: the same of every ranked system, by name.
         is_released: the adapter passed the release test.
         seconds: processor seconds of training.
     """
 
     base: NDArray[np.float64]
     adapted: NDArray[np.float64]
+    systems: dict[str, NDArray[np.float64]]
     is_released: bool
     seconds: float
 
@@ -157,7 +160,8 @@ def adapt(run: Run, out: Run, cache: str, method: str, seed: int) -> Trial:
     rows = out.tables("evaluation_queries").read("evaluation_queries")
     rows = rows.filter(pc.equal(rows["measure"], "nDCG@10")).sort_by("query_id")
     verdict = read_verdict(out.tables("adapter_verdict"))
-    return Trial(_values(rows, "base"), _values(rows, "adapted"), verdict["shipped"] == "adapted", seconds)
+    systems = {name: _values(rows, name) for name in pc.unique(rows["system"]).to_pylist()}
+    return Trial(systems["base"], systems["adapted"], systems, verdict["shipped"] == "adapted", seconds)
 
 
 def _values(rows: pa.Table, system: str) -> NDArray[np.float64]:
@@ -175,9 +179,24 @@ def result_row(name: str, method: str, trials: Sequence[Trial]) -> list[object]:
     return [*row, float(lift.p[0]), float(released), float(np.mean([trial.seconds for trial in trials]))]
 
 
-def measure(name: str, folder: Path, cache: str, methods: Sequence[str], seeds: int) -> list[list[object]]:
-    """A row for each method; closed forms draw nothing and get one seed."""
-    rows = []
+def system_rows(name: str, method: str, trials: Sequence[Trial]) -> list[list[object]]:
+    """Each system of the trials against the base, the best first."""
+    rows: list[list[object]] = []
+    for system in set.intersection(*(set(trial.systems) for trial in trials)) - {"base"}:
+        values = np.mean([trial.systems[system] for trial in trials], axis=0)[:, None]
+        gain = compare_paired(values, trials[0].base[:, None], np.arange(len(values)), ResamplingSettings())
+        row = [name, system.replace("adapted", f"adapted ({method})"), float(values.mean()), float(gain.mean[0])]
+        rows.append([*row, float(gain.low[0]), float(gain.high[0])])
+    return sorted(rows, key=lambda row: (-float(str(row[3])), str(row[1])))
+
+
+Rows = list[list[object]]
+
+
+def measure(name: str, folder: Path, cache: str, methods: Sequence[str], seeds: int) -> tuple[Rows, Rows]:
+    """A row for each method, and one for each system beside the first; closed forms draw nothing and get one seed."""
+    rows: Rows = []
+    systems: Rows = []
     with tempfile.TemporaryDirectory() as scratch:
         run = make_run(folder, Path(scratch) / "run", people_labels(folder, LEAST_GRADE[name]))
         for method in methods:
@@ -187,7 +206,8 @@ def measure(name: str, folder: Path, cache: str, methods: Sequence[str], seeds: 
             ]
             rows.append(result_row(name, method, trials))
             print(rows[-1], flush=True)
-    return rows
+            systems = systems or system_rows(name, method, trials)
+    return rows, systems
 
 
 def table(rows: Sequence[Sequence[object]]) -> ResultTable:
@@ -195,6 +215,12 @@ def table(rows: Sequence[Sequence[object]]) -> ResultTable:
     columns = {"collection": "", "test queries": ",d", "method": "", "base nDCG@10": ".4f", "lift": "+.4f"}
     columns |= {"95 % from": "+.3f", "to": "+.3f", "p": ".4f", "released lift": "+.4f", "training, processor s": ".0f"}
     return ResultTable("Lift with people's labels", columns, rows, packages=["sentence-transformers", "torch"])
+
+
+def system_table(rows: Sequence[Sequence[object]]) -> ResultTable:
+    """Systems by collection."""
+    columns = {"collection": "", "system": "", "nDCG@10": ".4f", "over base": "+.4f", "95 % from": "+.3f", "to": "+.3f"}
+    return ResultTable("Beside systems that need no labels", columns, rows, packages=["bm25s"])
 
 
 def main() -> None:
@@ -205,12 +231,11 @@ def main() -> None:
     arguments = parser.parse_args()
     names = present(["cranfield"] if arguments.quick else arguments.only, arguments.collections)
     methods = ("closed_form", "whitened") if arguments.quick else arguments.methods
-    rows = [
-        row
-        for name in names
-        for row in measure(name, arguments.collections / name, arguments.cache, methods, arguments.seeds)
+    measured = [
+        measure(name, arguments.collections / name, arguments.cache, methods, arguments.seeds) for name in names
     ]
-    publish("adapt", [table(rows)], quick=arguments.quick)
+    rows, systems = ([row for part in parts for row in part] for parts in zip(*measured, strict=True))
+    publish("adapt", [table(rows), system_table(systems)], quick=arguments.quick)
 
 
 if __name__ == "__main__":

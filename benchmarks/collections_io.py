@@ -89,8 +89,8 @@ def read_qrels(path: Path) -> Qrels:
     return [(query, document, int(grade)) for query, document, grade in (line.split("\t") for line in lines)]
 
 
-def read_collection(name: str, root: Path = COLLECTIONS) -> Collection:
-    """The collection in `root/name`; documents of grade 1 and more are relevant."""
+def read_collection(name: str, root: Path = COLLECTIONS, min_grade: int = 1) -> Collection:
+    """The collection in `root/name`; documents of `min_grade` and more are relevant."""
     documents = list(read_jsonl(root / name / "corpus.jsonl"))
     splitter = RecursiveCharacterTextSplitter(chunk_size=CHUNK_CHARACTERS, chunk_overlap=0)
     pieces = [splitter.split_text(document["text"]) or [""] for document in documents]
@@ -100,7 +100,7 @@ def read_collection(name: str, root: Path = COLLECTIONS) -> Collection:
     row_of = {document["_id"]: row for row, document in enumerate(documents)}
     positives: dict[str, set[int]] = {}
     for query, document, grade in read_qrels(root / name / "qrels" / "test.tsv"):
-        if grade >= 1 and document in row_of:
+        if grade >= min_grade and document in row_of:
             positives.setdefault(query, set()).add(row_of[document])
     texts = {row["_id"]: row["text"] for row in read_jsonl(root / name / "queries.jsonl") if row["_id"] in positives}
     relevant = [np.array(sorted(positives[query]), dtype=np.int64) for query in texts]

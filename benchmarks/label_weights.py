@@ -41,7 +41,8 @@ from darklode.pipeline.train.data.dataset import MEASURE, QuerySet, Task
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.model_selection import ValidationScore, best_score, preference, score_shares
-from darklode.pipeline.train.release.baselines import Bm25Baseline, shuffle_labels
+from darklode.pipeline.train.release.baselines import shuffle_labels
+from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -117,7 +118,7 @@ class Trainer:
             WEIGHTED: task,
             "weights of other pairs": replace(task, pair_weight=dealt),
             "shuffled labels": shuffle_labels(task, seed),
-            "BM25's first result": Bm25Baseline(self.base, task.frozen).training_pairs(task),
+            "BM25's first result": Bm25Rankings(self.base, task.frozen).training_pairs(task),
         }
 
     def score(self, vectors: Floats) -> Doubles:

@@ -1,24 +1,27 @@
 """A year of nights.
 
-A log of 160 searches a day: after 30, 120 and 365 days, the last five are mined night by night, the days before them
-at once. Processor seconds of a night (median and maximum; term weights are fitted again every 28 days, and such a
+A log of 160 searches a day: of the first 30, 200 and 365 days, the last five are mined night by night, the days before
+them at once. Processor seconds of a night (median and maximum; term weights are fitted again every 7 days, and such a
 night makes all pairs again), memory of the process, number of files and size of the manifests. In one process, without
-Prefect, report and start-up. The log is made up: ten impressions a search, 2,000 documents, no ranker. Takes 10
-minutes; `--quick` stops after 12 and 20 days and compares pairs and triplets with those of the whole log mined at once.
+Prefect, report and start-up. The log is made up: ten impressions a search, 2,000 documents, no ranker. Takes 8 minutes;
+`--quick` stops after 12 and 34 days and compares pairs and triplets with those of the whole log mined at once. With
+`--keep`, the runs before the last five nights are kept in a folder, and measured again from there in a minute.
 
-    python -m benchmarks.mining_year [--quick] [--days N ...] [--searches N]
+    python -m benchmarks.mining_year [--quick] [--days N ...] [--searches N] [--keep FOLDER]
 """
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 
-from benchmarks.click_log import write_day, write_documents
+from benchmarks.click_log import FIRST, write_day, write_documents
 from benchmarks.measure import in_new_process, resident_megabytes
 from benchmarks.mining_night import is_equal_content
 from benchmarks.report import ResultTable, options, publish
@@ -51,14 +54,16 @@ class NightState:
     written_megabytes: float
 
 
-def mine(work: Path, out: Path) -> None:
-    """Mine the new days of the log, as `darklode mine --no-report` does."""
+def mine(work: Path, out: Path, days: int) -> None:
+    """Mine the new ones of the first days of the log, as `darklode mine --no-report` does."""
     with executing(InProcess()), shared_database():
         try:
             mine_logs(
                 str(work / "log"),
                 str(work / "docs.parquet"),
                 str(out),
+                first=FIRST,
+                last=FIRST + timedelta(days - 1),
                 report=False,
                 settings={"relevance": {"ranker": "none"}, "cache": {"root": str(work / "cache")}},
             )
@@ -66,22 +71,27 @@ def mine(work: Path, out: Path) -> None:
             print(error)
 
 
-def nights(work: Path, stops: Sequence[int], searches: int) -> dict[int, list[NightState]]:
-    """Mine a log up to each stop, the last `NIGHTS` days night by night; returns their states by stop."""
-    write_documents(work / "docs.parquet", DOCUMENTS)
-    states: dict[int, list[NightState]] = {}
-    number = 0
-    for stop in stops:
-        while number < stop:
-            write_day(work / "log", number, searches, DOCUMENTS)
-            number += 1
-            if number < stop - NIGHTS:
-                continue
-            started, began = time.time_ns(), time.process_time()
-            mine(work, work / "nights")
-            if number > stop - NIGHTS:
-                state = state_of(work / "nights", time.process_time() - began, started)
-                states.setdefault(stop, []).append(state)
+def grow(work: Path, stop: int, searches: int) -> Path:
+    """Mine the days before the nights of a stop at once, unless the folder has that run already; returns it."""
+    grown = work / f"before-{stop}-of-{searches}"
+    if not grown.exists():
+        shutil.rmtree(work / "unfinished", ignore_errors=True)
+        in_new_process(mine, work, work / "unfinished", stop - NIGHTS)
+        (work / "unfinished").rename(grown)
+    return grown
+
+
+def nights(work: Path, grown: Path, stop: int) -> list[NightState]:
+    """Mine the last `NIGHTS` days before a stop night by night, in a copy of the run before them."""
+    run = work / "nights"
+    shutil.rmtree(run, ignore_errors=True)
+    shutil.copytree(grown, run)
+    mine(work, run, stop - NIGHTS)  # verifies the files of the copy
+    states = []
+    for days in range(stop - NIGHTS + 1, stop + 1):
+        started, began = time.time_ns(), time.process_time()
+        mine(work, run, days)
+        states.append(state_of(run, time.process_time() - began, started))
     return states
 
 
@@ -118,15 +128,23 @@ def stop_table(states: Mapping[int, Sequence[NightState]], searches: int, note: 
 def main() -> None:
     """Measure, print and save."""
     parser = options(__doc__)
-    parser.add_argument("--days", type=int, nargs="+", default=[30, 120, 365])
+    parser.add_argument("--days", type=int, nargs="+", default=[30, 200, 365])
     parser.add_argument("--searches", type=int, default=160)
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="keep log and runs there, or use those it has")
     arguments = parser.parse_args()
-    stops = [12, 20] if arguments.quick else sorted(arguments.days)
+    stops = [12, 34] if arguments.quick else sorted(arguments.days)
     with tempfile.TemporaryDirectory(prefix="darklode-year-") as folder:
-        work, note = Path(folder), ""
-        states = in_new_process(nights, work, stops, arguments.searches)
+        work, note = (arguments.keep or Path(folder)).resolve(), ""
+        if not (work / "docs.parquet").exists():
+            write_documents(work / "docs.parquet", DOCUMENTS)
+        for number in range(len(list(work.glob("log/date=*"))), max(stops)):
+            write_day(work / "log", number, arguments.searches, DOCUMENTS)
+        states = {}
+        for stop in stops:
+            grown = grow(work, stop, arguments.searches)
+            states[stop] = in_new_process(nights, work, grown, stop)
         if arguments.quick:
-            in_new_process(mine, work, work / "once")
+            in_new_process(mine, work, work / "once", stops[-1])
             equal = "equal" if is_equal_content(work / "once", work / "nights") else "DIFFERENT"
             note = f"Pairs and triplets are {equal} to those of the whole log mined at once."
     table = stop_table(states, arguments.searches, note)

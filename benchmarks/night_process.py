@@ -104,7 +104,7 @@ def _run_to_its_end(work: Night, report: int) -> int:
     except HeldBack as error:
         message, code = "\n".join(error.days), HELD
     except ArtifactError as error:
-        message, code = str(error), REFUSED if "another process is writing" in str(error) else UNEXPECTED
+        message, code = str(error), REFUSED if "is writing to" in str(error) else UNEXPECTED
     except DarklodeError as error:
         message, code = str(error), FAILED
     except BaseException:

@@ -16,18 +16,20 @@ from darklode.pipeline.judge.kinds import JudgeKind
 from darklode.pipeline.mine.relevance.ranker import Ranker
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.retrieve.retrievers.kinds import LiveKind, RetrieverKind
+from darklode.pipeline.retrieve.retrievers import composite
+from darklode.pipeline.retrieve.retrievers.composite import CompositeBuilder
+from darklode.pipeline.retrieve.retrievers.kinds import CompositeKind, LiveKind, RetrieverKind
 from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.towers.dual import TOWERS_FOLDER
 from darklode.schemas.judging import JUDGES, NO_JUDGE, JudgeSettings
-from darklode.schemas.kinds import OfKind, UnknownKind, nearest
+from darklode.schemas.kinds import KindSection, OfKind, UnknownKind, nearest
 from darklode.schemas.pooling import RETRIEVERS
 from darklode.schemas.run_inputs import TowersInputs
 from darklode.schemas.settings import Settings
 from darklode.schemas.shared import LocalModelSection
 
-Builder = RetrieverKind | NeuralBuilder | LiveBuilder
+Builder = RetrieverKind | NeuralBuilder | LiveBuilder | CompositeBuilder
 
 
 def retrievers(settings: Settings) -> Mapping[str, Builder]:
@@ -83,9 +85,7 @@ def systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
         MissingPart: a model cannot be downloaded.
     """
     selected = named_systems(settings, mined=mined)
-    for builder in selected.values():
-        if isinstance(builder, NeuralBuilder):
-            builder.encoder.fetch()
+    fetch_retrievers(selected)
     return selected
 
 
@@ -115,21 +115,69 @@ def retriever(name: str, where: str, settings: Settings) -> Builder:
         settings: settings with its configuration.
 
     Raises:
-        SettingsError: an unknown name.
+        SettingsError: an unknown name, or a retriever that is made of itself.
     """
+    return _resolve(name, where, settings, ())
+
+
+def _resolve(name: str, where: str, settings: Settings, path: tuple[str, ...]) -> Builder:
+    """See `retriever`; `path` has the names of the retrievers that this one is a part of, outermost first."""
+    if name in path:
+        raise SettingsError(f"{where}: a retriever cannot be made of itself ({' → '.join([*path, name])})")
     if name in settings.encoders:
         return NeuralBuilder(
             name, as_kind(settings.encoders[name], EncoderKind), settings.vector_search, settings.cache
         )
+    kind = _retriever_kind(name, where, settings)
+    if isinstance(kind, LiveKind):
+        return LiveBuilder(name, kind, settings.cache)
+    if isinstance(kind, CompositeKind):
+        part_of = f"retrievers.{name}.of"
+        members = tuple((source, _resolve(source, part_of, settings, (*path, name))) for source in kind.sources)
+        return CompositeBuilder(name, kind, members, settings.cache, settings.vector_search)
+    return kind
+
+
+def _retriever_kind(name: str, where: str, settings: Settings) -> RetrieverKind:
     if name in settings.retrievers:
-        kind = as_kind(settings.retrievers[name], RetrieverKind)
-        return LiveBuilder(name, kind, settings.cache) if isinstance(kind, LiveKind) else kind
+        return as_kind(settings.retrievers[name], RetrieverKind)
     try:
         return as_kind(RETRIEVERS.load(name).from_settings(settings), RetrieverKind)
     except UnknownKind as error:
         names = [*RETRIEVERS.names(), *settings.retrievers, *settings.encoders]
         hint = nearest(name, names) if name not in RETRIEVERS.names() else str(error)
         raise SettingsError(f"{where}: unknown retriever {name}; {hint}") from error
+
+
+def with_members(builders: Mapping[str, Builder]) -> dict[str, Builder]:
+    """The builders, and those of the retrievers that they are made of, by name."""
+    return dict(composite.with_members(builders.items()))
+
+
+def retriever_settings(builders: Mapping[str, Builder]) -> dict[str, KindSection]:
+    """Settings of the builders, and of the retrievers that they are made of, by name."""
+    return {name: _settings_of(builder) for name, builder in with_members(builders).items()}
+
+
+def _settings_of(builder: Builder) -> KindSection:
+    if isinstance(builder, NeuralBuilder):
+        return builder.encoder
+    if isinstance(builder, CompositeBuilder):
+        return builder.kind
+    return builder.engine if isinstance(builder, LiveBuilder) else builder
+
+
+def fetch_retrievers(builders: Mapping[str, Builder]) -> None:
+    """Download models of retrievers that are not on this machine.
+
+    Raises:
+        MissingPart: one cannot be downloaded.
+    """
+    for builder in with_members(builders).values():
+        if isinstance(builder, NeuralBuilder):
+            builder.encoder.fetch()
+        elif isinstance(builder, CompositeBuilder):
+            builder.kind.fetch()
 
 
 def encoder(name: str, settings: Settings) -> EncoderKind:
@@ -177,9 +225,7 @@ def fetch_models(settings: Settings) -> None:
     Raises:
         MissingPart: one cannot be downloaded.
     """
-    for name in settings.pool.retrievers:
-        if name in settings.encoders:
-            as_kind(settings.encoders[name], EncoderKind).fetch()
+    fetch_retrievers(retrievers(settings))
     for judge in members(configure_judge(settings)):
         judge.fetch()
 
@@ -190,11 +236,13 @@ def identities(factories: Mapping[str, Builder]) -> dict[str, Any]:
 
 
 def fetch_ranker(settings: Settings) -> None:
-    """Download the ranker's models before mining starts, since they are needed hours later.
+    """Download models of the ranker and its retrievers before mining starts, since they are needed hours later.
 
     Raises:
         MissingPart: one cannot be downloaded.
     """
+    if settings.relevance.ranker != "none":
+        fetch_retrievers(ranking_retrievers(settings))
     for member in ranking_judges(settings):
         try:
             member.fetch()

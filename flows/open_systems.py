@@ -104,7 +104,9 @@ def systems(
     names = retrievers
     if not encoders and not retrievers:
         names = (settings.relevance.retrievers if mined else settings.pool.retrievers)[:1] or (BM25,)
-    systems_by_name: dict[str, Factory] = {name: factories.retriever(name, "--retriever", settings) for name in names}
+    builders = {name: factories.retriever(name, "--retriever", settings) for name in names}
+    factories.fetch_retrievers(builders)
+    systems_by_name: dict[str, Factory] = {**builders}
     for name in encoders:
         if name in adapters:
             adapter = adapters[name]

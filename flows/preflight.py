@@ -44,10 +44,10 @@ from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.pipeline.prepare.split import GENERATED_TABLE
+from darklode.pipeline.report.experiment_trackers import check_trackers
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
 from darklode.pipeline.retrieve.retrievers.kinds import LiveKind
 from darklode.pipeline.retrieve.retrievers.live import LiveBuilder
-from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
 from darklode.schemas.run_inputs import BenchmarkInputs, MinedInputs
 from darklode.schemas.settings import CacheSettings, Settings
@@ -196,7 +196,10 @@ def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:
     ]
     return [
         lambda: [note for file in files for note in _check_readable(file)],
-        lambda: _check_parts(out, settings, _retriever_parts(factories.named_systems(settings, mined=mined))),
+        lambda: _check_parts(
+            out, settings, factories.retriever_settings(factories.named_systems(settings, mined=mined))
+        ),
+        lambda: check_trackers(settings.evaluate.report_to),
         *_common_checks(out, settings),
     ]
 
@@ -222,7 +225,7 @@ def _is_complete(out: str) -> bool:
 def builders(settings: Settings) -> dict[str, KindSection]:
     """Judges and retrievers of a build, by a readable name."""
     judges = {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
-    return judges | _retriever_parts(factories.retrievers(settings))
+    return judges | factories.retriever_settings(factories.retrievers(settings))
 
 
 def mining_parts(settings: Settings) -> dict[str, KindSection]:
@@ -232,7 +235,7 @@ def mining_parts(settings: Settings) -> dict[str, KindSection]:
     )
     retrievers = factories.ranking_retrievers(settings)  # an unknown name is an error, even if nothing is ranked
     if settings.relevance.ranker != "none":
-        parts |= _retriever_parts(retrievers)
+        parts |= factories.retriever_settings(retrievers)
     if factories.verifies(settings):
         parts |= {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
     return parts
@@ -243,22 +246,13 @@ def rankers(settings: Settings) -> dict[str, KindSection]:
     return {f"ranker {judge.kind}": judge for judge in factories.ranking_judges(settings)}
 
 
-def _retriever_parts(builders: Mapping[str, factories.Builder]) -> dict[str, KindSection]:
-    return {name: _part(builder) for name, builder in builders.items()}
-
-
-def _part(builder: factories.Builder) -> KindSection:
-    if isinstance(builder, NeuralBuilder):
-        return builder.encoder
-    return builder.engine if isinstance(builder, LiveBuilder) else builder
-
-
 def _check_engines(queries: str, out: str, settings: Settings) -> list[str]:
     """Send the first query to each search engine; a problem is only a note if the run is complete.
 
     Engines whose requests depend on the tenant are left out: the tenant is known only when the queries are read.
     """
-    engines = [builder for builder in factories.retrievers(settings).values() if isinstance(builder, LiveBuilder)]
+    retrievers = factories.with_members(factories.retrievers(settings))
+    engines = [builder for builder in retrievers.values() if isinstance(builder, LiveBuilder)]
     engines = [builder for builder in engines if not builder.engine.uses_tenant and not builder.engine.missing()]
     texts = first_queries(queries, settings.ingest) if engines else []
     notes = []

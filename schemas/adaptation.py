@@ -93,8 +93,13 @@ class AdaptSettings(Section):
     unjudged_budget: int = Field(
         1000,
         ge=0,
-        description="Maximum number of unjudged pairs that the build's judge labels before base and adapted encoder "
-        "are compared: pairs in the top 10 of either for a test query. 0: none.",
+        description="Maximum number of unjudged pairs that the build's judge labels before systems are compared: pairs "
+        "in the top 10 of any of them for a test query. 0: none.",
+    )
+    serve_as: Literal["dense", "hybrid"] = Field(
+        "dense",
+        description="How the encoder will be served, and what must improve for a release: its own ranking, or its "
+        "fusion with BM25 (by rank or by score, whichever is better for the base on validation).",
     )
     report_to: ReportTo = ()
 

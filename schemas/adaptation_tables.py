@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from darklode.schemas.comparison_tables import COMPARISON_TABLES
 from darklode.schemas.table import QUERY_ID, TENANT, Table, column
 
 INDEX = column("index", pa.int32(), "index of the run it comes from, from 0; a query searches the texts of its own run")
@@ -78,17 +79,26 @@ ADAPTATION_TEXTS = Table(
 HEADROOM = Table(
     "headroom",
     ("system", "measure"),
-    "upper bounds of adaptation, on the queries used for model selection",
+    "systems that need no labels, and upper bounds of adaptation, on the queries used for model selection",
     pa.schema(
         [
             column(
                 "system",
                 pa.string(),
-                "base; base with its top 100 in ideal order; labelled texts ordered by judge probability; ideal",
+                "a label-free system; or a bound: base with its top 100 in ideal order, labelled texts by judge "
+                "probability, perfect",
             ),
             column("measure", pa.string(), "name in ir_measures"),
             column("value", pa.float64(), "mean over queries, 0 to 1"),
             column("queries", pa.int64(), "number of queries"),
+            column("label_free", pa.bool_(), "true if the system uses no label, except to select its setting"),
+            column(
+                "setting",
+                pa.float64(),
+                "its setting, selected on these queries: power of the covariance (whitened), weight of the first texts "
+                "(feedback), weight of the encoder's scores (weighted fusion)",
+                null=True,
+            ),
         ]
     ),
 )
@@ -127,7 +137,7 @@ ADAPTATION_TRIALS = Table(
     pa.schema(
         [
             TRIAL,
-            column("setting", pa.string(), "learning rate, or ridge of the closed form"),
+            column("setting", pa.string(), "learning rate (0: the start, untrained), or ridge of the closed form"),
             column("share", pa.float64(), "interpolation from base weights (0) to trained weights (1)"),
             column("step", pa.int32(), "step of the selected weights"),
             column("validation", pa.float64(), "nDCG@10 on the queries used for model selection"),
@@ -158,6 +168,13 @@ ADAPTER_WEIGHTS = Table(
     ),
 )
 
+CONTROL_WEIGHTS = Table(
+    "control_weights",
+    ("trial", "tensor", "row"),
+    "weights of the selected setting trained with shuffled labels; empty if there is no such control",
+    ADAPTER_WEIGHTS.schema,
+)
+
 UNJUDGED_VERDICTS = Table(
     "unjudged_verdicts",
     ("tenant", "query_id", "text_id"),
@@ -183,7 +200,7 @@ UNJUDGED_RESULTS = Table(
     "labelled share of the top ten of the test queries, before and after judging unlabelled texts",
     pa.schema(
         [
-            column("system", pa.string(), "base or adapted; in a comparison: any of its systems"),
+            column("system", pa.string(), "name of the system"),
             column("places", pa.int64(), "results in the lists, at most ten per query; in a comparison over all seeds"),
             column("labelled", pa.int64(), "results labelled before; labelled / places is Judged@10"),
             column(
@@ -195,6 +212,17 @@ UNJUDGED_RESULTS = Table(
         ]
     ),
 )
+
+
+def _comparison_columns(name: str, system: str) -> list[pa.Field]:
+    """A system that the adapted encoder is compared with, and its nDCG@10 minus the system's, with interval."""
+    return [
+        column(name, pa.string(), system, null=True),
+        column(f"over_{name}", pa.float64(), f"nDCG@10 minus that of {name}, on the deciding test queries", null=True),
+        column(f"over_{name}_low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters", null=True),
+        column(f"over_{name}_high", pa.float64(), "upper end", null=True),
+    ]
+
 
 ADAPTER_VERDICT = Table(
     "adapter_verdict",
@@ -215,7 +243,12 @@ ADAPTER_VERDICT = Table(
                 "part", pa.string(), "part of the test queries used for the decision, as in `evaluation`", null=True
             ),
             column("queries", pa.int64(), "number of these queries"),
-            column("difference", pa.float64(), "nDCG@10 of adapted minus base", null=True),
+            column(
+                "difference",
+                pa.float64(),
+                "nDCG@10 of adapted minus base; of their fusions with BM25 if `adapt.serve_as` is hybrid",
+                null=True,
+            ),
             column(
                 "low",
                 pa.float64(),
@@ -241,6 +274,13 @@ ADAPTER_VERDICT = Table(
             column("share", pa.float64(), "selected interpolation from base weights (0) to trained weights (1)"),
             column("validation_queries", pa.int64(), "queries used for model selection"),
             column("folds", pa.int32(), "number of cross-validation folds; null: validation queries only", null=True),
+            *_comparison_columns(
+                "label_free", "the label-free system that is best on the queries used for model selection"
+            ),
+            *_comparison_columns(
+                "hybrid", "the fusion of BM25 and base that is best there, compared with BM25 and adapted fused so"
+            ),
+            *_comparison_columns("control", "the same method with shuffled labels; null if there is none"),
         ]
     ),
 )
@@ -280,83 +320,6 @@ ADAPTED_TENANTS = Table(
     ),
 )
 
-SEED = column("seed", pa.int32(), "random seed, from 0")
-RIVAL = column("system", pa.string(), "base, a method, a control, or an upper bound")
-
-COMPARISON_LISTS = Table(
-    "comparison_lists",
-    ("tenant", "system", "seed", "query_id", "rank"),
-    "rankings of each system of `adapt compare` for each test query, at most 100 texts",
-    pa.schema(
-        [
-            TENANT,
-            RIVAL,
-            SEED,
-            QUERY_ID,
-            column("rank", pa.int32(), "rank, from 1"),
-            TEXT,
-        ]
-    ),
-)
-
-COMPARISON_QUERIES = Table(
-    "comparison_queries",
-    ("tenant", "system", "seed", "query_id", "measure"),
-    "measures of each system of `adapt compare` per test query",
-    pa.schema(
-        [
-            TENANT,
-            RIVAL,
-            SEED,
-            QUERY_ID,
-            column("measure", pa.string(), "name in ir_measures"),
-            column("value", pa.float64(), "value, 0 to 1"),
-        ]
-    ),
-)
-
-COMPARISON = Table(
-    "comparison",
-    ("part", "system", "measure"),
-    "systems of `adapt compare` against the base: mean over seeds per query, then over queries",
-    pa.schema(
-        [
-            column("part", pa.string(), "part of the test queries, as in `evaluation`"),
-            RIVAL,
-            column("measure", pa.string(), "name in ir_measures"),
-            column("value", pa.float64(), "mean over queries, 0 to 1"),
-            column("ceiling", pa.float64(), "value of an ideal ranking"),
-            column("difference", pa.float64(), "value minus the base's; null for the base and for Judged", null=True),
-            column(
-                "low",
-                pa.float64(),
-                "lower end, 95 % bootstrap-t interval over clusters; null for one cluster",
-                null=True,
-            ),
-            column("high", pa.float64(), "upper end", null=True),
-            column("p", pa.float64(), "two-sided p-value of a sign-flip test over clusters", null=True),
-            column(
-                "p_holm",
-                pa.float64(),
-                "p-value with Holm correction over all systems and measures of the part",
-                null=True,
-            ),
-            column(
-                "over_control",
-                pa.float64(),
-                "value minus that of the shuffled-labels control, i.e. the contribution of the labels; null if none",
-                null=True,
-            ),
-            column("over_low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters", null=True),
-            column("over_high", pa.float64(), "upper end", null=True),
-            column("over_p", pa.float64(), "two-sided p-value of that difference, uncorrected", null=True),
-            column("seeds", pa.int32(), "number of training seeds; 1 if deterministic"),
-            column("queries", pa.int64(), "number of queries"),
-            column("clusters", pa.int64(), "clusters of near-duplicates among them"),
-        ]
-    ),
-)
-
 ENCODER_SWAP = Table(
     "encoder_swap",
     ("tenant", "query"),
@@ -383,12 +346,11 @@ ADAPTATION_TABLES = (
     TRAINING_LOG,
     ADAPTATION_TRIALS,
     ADAPTER_WEIGHTS,
+    CONTROL_WEIGHTS,
     UNJUDGED_VERDICTS,
     UNJUDGED_RESULTS,
     ADAPTER_VERDICT,
     ADAPTED_TENANTS,
-    COMPARISON_LISTS,
-    COMPARISON_QUERIES,
-    COMPARISON,
+    *COMPARISON_TABLES,
     ENCODER_SWAP,
 )

@@ -1,9 +1,22 @@
 """Settings of the evaluation of systems: the audit of a build, and `evaluate-systems`."""
 
-from pydantic import Field
+from typing import Annotated
 
-from darklode.schemas.paths import FilePath
-from darklode.schemas.section import Section
+from pydantic import BeforeValidator, Field
+
+from darklode.schemas.paths import FilePath, PathField
+from darklode.schemas.section import NoRow, Section
+
+JSON_PREFIX = "json:"
+"""What a file in `evaluate.report_to` begins with."""
+
+ReportTarget = Annotated[str, Field(pattern=f"^({JSON_PREFIX}.+|mlflow|wandb)$")]
+
+ReportTargets = Annotated[
+    tuple[ReportTarget, ...],
+    PathField(prefix=JSON_PREFIX),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+]
 
 
 class EvaluateSettings(Section):
@@ -57,4 +70,9 @@ class EvaluateSettings(Section):
         ge=0,
         description="Searches per tenant and variant of a log whose first 20 documents the judge labels, at most 16 "
         "chunks of each. null: 50, but none with the embedded judge. 0: none.",
+    )
+    report_to: NoRow[ReportTargets] = Field(
+        (),
+        description="Where results are sent, too: json:FILE, mlflow, wandb. The trackers read their own environment "
+        "variables.",
     )

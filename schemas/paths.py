@@ -24,10 +24,12 @@ class PathField:
     Attributes:
         or_name: the value may also be a name; it is a path if a folder of that name exists.
         names: names that are never paths.
+        prefix: what a value begins with if a path follows; other values are none.
     """
 
     or_name: bool = False
     names: tuple[str, ...] = ()
+    prefix: str = ""
 
 
 FilePath = Annotated[T, PathField()]
@@ -84,8 +86,10 @@ def _of_kind(mark: OfKind, values: Any, base: Path) -> Any:
 
 
 def _path(path_field: PathField, value: Any, base: Path) -> Any:
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or not value.startswith(path_field.prefix):
         return value
+    if path_field.prefix:
+        return path_field.prefix + to_absolute(value.removeprefix(path_field.prefix), base)
     absolute_path = to_absolute(value, base)
     is_path = not path_field.or_name or (value not in path_field.names and Path(absolute_path).is_dir())
     return absolute_path if is_path else value

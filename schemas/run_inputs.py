@@ -91,13 +91,20 @@ class TrainedInputs(FolderInputs):
 
 
 class AdapterInputs(TrainedInputs):
-    """An adapted query encoder; `warm_start` is the folder of the adapter that training started from, if any."""
+    """An adapted query encoder.
+
+    Attributes:
+        warm_start: folder of the adapter that training started from, if any.
+        qrels: judgments that were brought for the run, if any.
+    """
 
     description = "an adapted encoder"
     command = "darklode adapt"
+    paths = ("qrels",)
 
     kind: Literal["adapter"] = "adapter"
     warm_start: str = ""
+    qrels: str | None = None
 
 
 class TenantAdaptersInputs(TrainedInputs):

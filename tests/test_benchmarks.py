@@ -13,7 +13,17 @@ import pytest
 from benchmarks import report
 from benchmarks.report import ResultTable
 
-WITH_COLLECTIONS = ("quality", "judge_quality", "label_sets", "judge_learning", "bm25", "adapt", "index", "scaling")
+WITH_COLLECTIONS = (
+    "quality",
+    "fusion",
+    "judge_quality",
+    "label_sets",
+    "judge_learning",
+    "bm25",
+    "adapt",
+    "index",
+    "scaling",
+)
 TABLE = ResultTable(
     "Speed", {"system": "", "calls": ",d", "ratio": ".2f"}, [["ours", 1200, 1.256789], ["other", None, 1.0]]
 )

@@ -68,6 +68,12 @@ def train(
         str | None,
         typer.Option(metavar="ADAPTER", help="Initialize from this adapter, or from a registry's live adapter."),
     ] = None,
+    qrels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Relevance judgments of the run's queries, in the formats of `darklode build --qrels`."
+        ),
+    ] = None,
     tenants: Annotated[
         str | None,
         typer.Option(metavar="NAME,NAME", help="Train one adapter per tenant, each in a subfolder of --out; or `all`."),
@@ -92,10 +98,12 @@ def train(
     ]
     values = reduce(merge, sources)
     if tenants is not None:
+        if qrels:
+            raise CommandLineError("--qrels supports one tenant: use --set adapt.tenant=NAME instead of --tenants")
         _train_tenants(runs, encoder, out, tenants, values, dry_run=dry_run)
         return
     try:
-        launch(adapt_encoder, reporter(), runs, encoder, out, values, dry_run, warm_start)
+        launch(adapt_encoder, reporter(), runs, encoder, out, values, dry_run, warm_start, qrels=qrels)
     except NoLift:
         _show_gain(out)
         raise

@@ -1,7 +1,6 @@
 """darklode build: build a judged benchmark from documents and queries."""
 
 import json
-import shlex
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -9,6 +8,7 @@ import typer
 
 from darklode.flows.commands.checking import check_before, settings_for
 from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
+from darklode.flows.commands.run_summary import show_next_steps, show_summary
 from darklode.flows.config import installed_preset, load_settings, overrides, read_project, without_judge
 from darklode.flows.console import console, printable, reporter, show, show_records
 from darklode.flows.runs import benchmark_preset
@@ -16,8 +16,6 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.duckdb_views import query as run_sql
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.caveats import caveats
-from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
 from darklode.schemas.settings import Settings
 
 app = application()
@@ -119,39 +117,17 @@ def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     show(run_sql(run, FUNNEL_SQL), "Funnel")
     _show_cleaning(run, settings)
-    show(label_sets(all_tables(run)), "Label sets")
-    console.print(f"[dim]{printable(LABEL_SETS_NOTE)}[/dim]\n", soft_wrap=True)
     show_audit(run, settings)
     show_records(run_sql(run, EXAMPLE_TRIPLETS_SQL), "Three example triplets")
-    judges = run_sql(run, "SELECT DISTINCT judge_id FROM verdicts WHERE judge_id LIKE 'embedded%'")
-    if judges.num_rows:
-        console.print(f"[yellow]{WEAK_LABELS_WARNING}[/yellow]", soft_wrap=True)
-    for sentence in caveats(all_tables(run), settings):
-        console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
+    show_summary(run)
     show_files(run, RUN_FILES)
-    show_next_steps(run, NEXT_STEPS)
-
-
-WEAK_LABELS_WARNING = "The labels come from the embedded scorer, not from an LLM: use them for a first look only."
-NEXT_STEPS = {
-    "report RUN --open": "open the report",
-    "browse RUN": "search queries, verdicts and triplets",
-    "review RUN": "label a sample to measure the label quality",
-}
+    show_next_steps(run)
 
 
 def show_files(run: Run, files: Mapping[str, str]) -> None:
     """Print the paths of a run's files, each with a label."""
     for name, label in files.items():
         console.print(f"{label:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
-
-
-def show_next_steps(run: Run, commands: Mapping[str, str]) -> None:
-    """Print the commands to run next, with RUN replaced by the run's path."""
-    console.print("\nNext:")
-    for command, purpose in commands.items():
-        command_line = f"darklode {command.replace('RUN', shlex.quote(run.store.url))}"
-        console.print(f"  {printable(command_line)}   [dim]{purpose}[/dim]", soft_wrap=True)
 
 
 TRIPLETS_PRESET_NOTE = "For triplets alone, --preset triplets keeps all distinct queries, without cluster sampling."

@@ -5,19 +5,21 @@ from datetime import datetime
 from types import ModuleType
 from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
 
 from darklode.flows.commands.build import show_files
 from darklode.flows.commands.checking import check_before, settings_for
 from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
+from darklode.flows.commands.run_summary import show_next_steps, show_summary
 from darklode.flows.config import load_settings, read_project
-from darklode.flows.console import console, printable, reporter, show
+from darklode.flows.console import console, reporter, show
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import CommandLineError, HeldBack
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.caveats import mined_caveats, weak_ranker
+from darklode.pipeline.report.formatting import short_id
 from darklode.schemas.settings import Settings
 
 app = application()
@@ -153,6 +155,12 @@ def _check_dates(date: datetime | None, first: datetime | None, last: datetime |
         raise CommandLineError("--from and --to must be given together; use --date for one day")
 
 
+def _with_short_ids(verdicts: pa.Table) -> pa.Table:
+    """The table with short ids of the judges, which fit a line."""
+    names = pa.array([short_id(judge_id) for judge_id in verdicts["judge_id"].to_pylist()], pa.string())
+    return verdicts.set_column(verdicts.schema.get_field_index("judge_id"), "judge", names)
+
+
 def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     with all_tables(run).open_local() as tables:
@@ -161,9 +169,9 @@ def _summarise(run: Run, settings: Settings) -> None:
         show(nights.slice(max(0, nights.num_rows - MAX_DAYS_SHOWN)), "Last days of the log")
         verdicts = statistics.verified_shares(tables)
         if verdicts.num_rows:
-            show(verdicts, "Share that the judge calls relevant")
+            show(_with_short_ids(verdicts), "Share that the judge calls relevant")
         show(statistics.association_counts(tables, settings.associate.max_lenders_per_query), "Associations")
-        for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
-            console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
+    show_summary(run)
     existing = run.store.root_names()
     show_files(run, {name: label for name, label in MINED_FILES.items() if name.partition("/")[0] in existing})
+    show_next_steps(run)

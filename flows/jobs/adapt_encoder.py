@@ -14,18 +14,30 @@ from darklode.flows.runs import RunRecord, folder_kind, output_run, read_inputs,
 from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, Store, call, key_of
 from darklode.pipeline.base.errors import NoLift, SettingsError
-from darklode.pipeline.evaluate.stage import EVALUATION_STAGE, evaluate
+from darklode.pipeline.evaluate.stage import EVALUATION_STAGE
+from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.registry import AdapterRegistry, is_registry
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
+from darklode.pipeline.train.data.judgments import (
+    ADAPTATION_JUDGMENTS_STAGE,
+    JUDGMENT_TABLES,
+    adaptation_judgments,
+)
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, train
 from darklode.pipeline.train.release.adapter import Adapter
-from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE, MEASURES, SYSTEMS, rank_test_queries
+from darklode.pipeline.train.release.evaluation import (
+    ADAPTER_TEST_STAGE,
+    MEASURES,
+    evaluate_adapter,
+    rank_test_queries,
+)
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE, measure_headroom
+from darklode.pipeline.train.release.label_control import CONTROL_STAGE, train_control
 from darklode.pipeline.train.release.shared_models import shared_with_judge
 from darklode.pipeline.train.release.unjudged import (
     NO_JUDGES,
@@ -40,13 +52,15 @@ from darklode.schemas.run_inputs import AdapterInputs
 from darklode.schemas.settings import Settings
 
 
-def adapt_encoder(
+def adapt_encoder(  # noqa: PLR0913 (the parameters of the Prefect flow)
     runs: Sequence[str],
     encoder: str,
     out: str,
     settings: dict[str, Any] | None = None,
     dry_run: bool = False,
     warm_start: str | None = None,
+    *,
+    qrels: str | None = None,
 ) -> str:
     """Adapt a query encoder to the labels of runs, and test whether it is better than its base.
 
@@ -57,11 +71,13 @@ def adapt_encoder(
         settings: overrides of the first run's settings.
         dry_run: stop before training, and report the headroom.
         warm_start: an adapter to start training from, or a registry, whose live adapter it is.
+        qrels: file or folder of relevance judgments for the run's queries; they replace its labels and splits.
 
     Returns:
         The verdict.
 
     Raises:
+        ArtifactError: judgments for several runs, or for a mined one.
         NoLift: no lift is shown, so the base is released.
         MissingPart: the method needs a package that is not installed, or a run's judge lacks a key or its server.
     """
@@ -76,7 +92,11 @@ def adapt_encoder(
         base = initialized_base(run, base, resolved, warm_start) if warm_start else base
         if warm_start and base.start is None:
             reporter().say(f"training starts from the base: {warm_start} had no live adapter when these rows came")
-        write_run(run, adapter_inputs(runs, encoder, base), resolved)
+        write_run(run, adapter_inputs(runs, encoder, base, qrels), resolved)
+        if qrels:
+            run_step(run, judgments_step(base, resolved, qrels))
+            judgments = run.tables(*JUDGMENT_TABLES)
+            base = replace(base, sources=tuple(replace(source, judgments=judgments) for source in base.sources))
         judges = judges_of(base, records)
         if warning := label_bias(base, judges, resolved.adapt.tenant):
             reporter().say(f"{warning}.")
@@ -95,9 +115,10 @@ def adapt_encoder(
     return require_lift(run)
 
 
-def adapter_inputs(runs: Sequence[str], encoder: str, base: BaseEncoder) -> AdapterInputs:
+def adapter_inputs(runs: Sequence[str], encoder: str, base: BaseEncoder, qrels: str | None = None) -> AdapterInputs:
     """The inputs of an adapter's folder."""
-    return AdapterInputs(runs=list(runs), encoder=encoder, warm_start=base.start.url if base.start else "")
+    start = base.start.url if base.start else ""
+    return AdapterInputs(runs=list(runs), encoder=encoder, warm_start=start, qrels=qrels)
 
 
 def _check_saving(run: Run, base: BaseEncoder) -> None:
@@ -135,16 +156,31 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
         Step(HEADROOM_STAGE, call(measure_headroom, base)),
         Step(
             TRAIN_STAGE,
-            call(train, adapt.but("tenant", "sources", "unjudged_budget"), base, seed=seed),
+            call(train, adapt.but("tenant", "sources", "unjudged_budget", "serve_as"), base, seed=seed),
+        ),
+        Step(
+            CONTROL_STAGE,
+            call(train_control, adapt.but("tenant", "sources", "unjudged_budget", "serve_as"), base, seed=seed),
         ),
         Step(ADAPTER_TEST_STAGE, call(rank_test_queries, adapt.only(*METHOD), base)),
         Step(UNJUDGED_STAGE, call(judge_unjudged, adapt.unjudged_budget, judges), lambda: contents(base)),
         Step(
             EVALUATION_STAGE,
-            call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
+            call(evaluate_adapter, measuring.only("measures", "n_resamples", "permutations"), seed=seed),
         ),
-        Step(VERDICT_STAGE, call(decide_release, label_bias(base, judges, adapt.tenant))),
+        Step(VERDICT_STAGE, call(decide_release, adapt.only("serve_as"), label_bias(base, judges, adapt.tenant))),
     ]
+
+
+def judgments_step(base: BaseEncoder, settings: Settings, qrels: str) -> Step:
+    """Judgments that are brought for a run."""
+    return Step(
+        ADAPTATION_JUDGMENTS_STAGE,
+        call(adaptation_judgments, settings.ingest.but("queries", "documents"), path=qrels),
+        lambda: {"the judgments' files": source_fingerprint(qrels)} | contents(base),
+        untracked=("path",),
+        source=base.sources,
+    )
 
 
 def pairs_step(base: BaseEncoder, settings: Settings) -> Step:
@@ -231,11 +267,16 @@ def hand_over(run: Run, base: BaseEncoder, settings: Settings, runs: list[str]) 
     write_report(run)
 
 
+def _planned_steps(_run: Run, inputs: AdapterInputs, settings: Settings) -> list[Step]:
+    base = unopened_base(inputs.encoder, settings)
+    return [*([judgments_step(base, settings, inputs.qrels)] if inputs.qrels else []), *steps(base, settings)]
+
+
 JOB = Job(
     "adapt-encoder",
     adapt_encoder,
     AdapterInputs,
-    lambda _run, inputs, settings: steps(unopened_base(inputs.encoder, settings), settings),
+    _planned_steps,
     sections=("adapting", "encoder_swap", *RUN_SECTIONS),
     refusals=(NoLift,),
 )

@@ -238,7 +238,8 @@ def embed_and_search(
     spread: Spread,
 ) -> None:
     """Fill the embedding cache, then search: embedding and search are sharded differently."""
-    neural = [builder for builder in retrievers.values() if isinstance(builder, NeuralBuilder)]
+    builders = factories.with_members(retrievers).values()
+    neural = [builder for builder in builders if isinstance(builder, NeuralBuilder)]
     if neural:
         embed_all(tables, output, {builder.name: builder.encoder for builder in neural}, neural[0].cache, spread=spread)
     search(tables, output, pool, retrievers=retrievers, spread=spread)

@@ -25,7 +25,7 @@ from darklode.pipeline.train.release.unjudged import (
     judge_unjudged,
 )
 from darklode.schemas.adaptation import SEEDS, Method
-from darklode.schemas.adaptation_tables import COMPARISON_LISTS
+from darklode.schemas.comparison_tables import COMPARISON_LISTS
 from darklode.schemas.run_inputs import ComparisonInputs
 from darklode.schemas.settings import Settings
 

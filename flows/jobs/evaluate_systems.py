@@ -10,6 +10,7 @@ from darklode.flows.preflight import check_flow, evaluation_checks
 from darklode.flows.runs import read_run, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.evaluate.auc import AUC_STAGE, auc
 from darklode.pipeline.evaluate.measures import depth_of
 from darklode.pipeline.evaluate.online_metrics import ONLINE_STAGE, online
@@ -23,6 +24,7 @@ from darklode.pipeline.evaluate.test_queries import BUILD_STAGE, LOG_STAGE, of_a
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
+from darklode.pipeline.report.experiment_trackers import report_evaluation
 from darklode.schemas.settings import Settings
 
 
@@ -35,6 +37,7 @@ def evaluate_systems(out: FlowPath, settings: dict[str, Any] | None = None) -> N
 
     Raises:
         ArtifactError: the run has no test queries.
+        MissingPart: the package of a tracker in `evaluate.report_to` is not installed.
     """
     run = Run(out)
     check_flow(lambda: evaluation_checks(out, settings or {}))
@@ -46,6 +49,8 @@ def evaluate_systems(out: FlowPath, settings: dict[str, Any] | None = None) -> N
                 run_step(run, step)
         write_run(run, record.inputs, resolved)
         finish(run)
+    judge = {"judge": resolved.judge.kind, "seed": resolved.seed}
+    report_evaluation(all_tables(run), resolved.evaluate.report_to, judge)
 
 
 def steps(settings: Settings, *, mined: bool = False) -> list[Step]:

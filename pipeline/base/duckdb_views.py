@@ -81,7 +81,8 @@ def _tables_of(tables: Tables) -> str:
 def _lock(connection: duckdb.DuckDBPyConnection, run: Run, tables: Tables) -> None:
     """Disable access to files, extensions and Python variables; on S3, tables come through pyarrow."""
     if run.store.local is not None:
-        files = [literal(run.store.path(part.file)) for name in TABLES for part in tables.parts(name)]
+        names = dict.fromkeys(part.file for name in TABLES for part in tables.parts(name))
+        files = [literal(run.store.path(name)) for name in names]
         connection.execute(f"SET allowed_paths = [{', '.join(files)}]")
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET enable_external_access = false")

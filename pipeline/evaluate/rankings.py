@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +15,7 @@ from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.evaluate.run_files import RunFile
 from darklode.pipeline.retrieve.retrievers.factory import Factory
+from darklode.pipeline.retrieve.retrievers.member_lists import MemberLists, shared_depths
 from darklode.pipeline.retrieve.search import QUERY_BLOCK, SearchShard, rank, reject_unused
 from darklode.schemas.tables import TABLES
 
@@ -56,19 +59,31 @@ def rank_all(
     n_done = 0
     tenants = pc.unique(tables.read("test_queries", ["tenant"])["tenant"]).sort().to_pylist()
     total = len(systems) * len(tenants) + len(run_files)
-    for name, factory in systems.items():
-        for tenant in tenants:
-            with output.unit(f"{tenant!r} {name!r}", key_of(*input_digests, identities[name])) as unit:
-                if not unit.done:
-                    _search(searched, output, unit, SearchShard(searched, tenant, ((name, factory),), depth, ""))
-            n_done += 1
-            output.progress(n_done, total, name)
+    with tempfile.TemporaryDirectory(prefix="darklode-lists-") as scratch:
+        lists = _member_lists(Path(scratch), tenants, systems)
+        for name, factory in systems.items():
+            for tenant in tenants:
+                with output.unit(f"{tenant!r} {name!r}", key_of(*input_digests, identities[name])) as unit:
+                    if not unit.done:
+                        shard = SearchShard(searched, tenant, ((name, factory),), depth, "", lists[tenant])
+                        _search(searched, output, unit, shard)
+                n_done += 1
+                output.progress(n_done, total, name)
     for run in runs:
         for rows in run.lists(tables.with_parts("chunks", tables.parts(texts)), output, depth):
             output.write("test_rankings", rows)
         n_done += 1
         output.progress(n_done, total, run.name)
     _count(tables, output, len(names))
+
+
+def _member_lists(scratch: Path, tenants: Sequence[str], systems: Mapping[str, Factory]) -> dict[str, MemberLists]:
+    """A folder for each tenant's rankings that several systems need."""
+    depths = shared_depths(systems.values())
+    lists = {tenant: MemberLists(scratch / str(number), depths) for number, tenant in enumerate(tenants)}
+    for tenant_lists in lists.values():
+        tenant_lists.folder.mkdir()
+    return lists
 
 
 def _search(tables: Tables, output: Output, unit: Unit, lists: SearchShard) -> None:

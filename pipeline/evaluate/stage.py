@@ -78,8 +78,16 @@ class EvaluationQueries:
         }
 
 
-def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: Sequence[str], seed: int) -> None:
-    """Write each system's measures per query, means with intervals, and the differences of every two systems.
+def evaluate(
+    tables: Tables,
+    output: Output,
+    settings: EvaluateSettings,
+    *,
+    systems: Sequence[str],
+    compared: Sequence[tuple[str, str]] | None = None,
+    seed: int,
+) -> None:
+    """Write each system's measures per query, means with intervals, and the differences of systems.
 
     Memory: 8 bytes per query × measure × system, and the rankings of 128 queries.
 
@@ -88,6 +96,7 @@ def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, syst
         output: receives `evaluation`, `evaluation_queries` and `evaluation_pairs`.
         settings: measures, resamples and sign flips.
         systems: names of the systems, in the order of the output rows.
+        compared: pairs of a system and the one it is compared with; None: each with every earlier one.
         seed: random seed of resamples and sign flips.
     """
     test_queries, names = EvaluationQueries.from_tables(tables), settings.measures
@@ -95,6 +104,7 @@ def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, syst
     labels = tables.read("test_labels")
     upper_bound_values = _by_tenant(test_queries, labels, lambda _, right, ids: upper_bounds(right, ids, names))
     values: dict[str, Floats] = {}
+    compared = [(system, other) for other, system in combinations(systems, 2)] if compared is None else compared
     for number, system in enumerate(systems):
         output.progress(number, len(systems), system)
         values[system] = _by_tenant(test_queries, labels, partial(_measure_lists, tables, system, names))
@@ -103,7 +113,7 @@ def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, syst
     pairs: list[Row] = []
     for scope in _scopes(test_queries):
         rows += scope.means(values, upper_bound_values, names, chance)
-        pairs += scope.pairs(values, names, chance)
+        pairs += scope.pairs(values, names, chance, compared)
     output.write("evaluation", pa.Table.from_pylist(rows, schema=TABLES["evaluation"].schema))
     output.write("evaluation_pairs", pa.Table.from_pylist(pairs, schema=TABLES["evaluation_pairs"].schema))
     output.facts |= {"systems": list(systems), "queries": test_queries.rows.num_rows}
@@ -173,13 +183,18 @@ class _Scope:
                 rows.append(self._where | row | self._interval_columns(low[at], high[at]))
         return rows
 
-    def pairs(self, values: dict[str, Floats], names: Sequence[str], chance: ResamplingSettings) -> list[Row]:
-        """Each later system against each earlier one, by all measures but `Judged`."""
+    def pairs(
+        self,
+        values: dict[str, Floats],
+        names: Sequence[str],
+        chance: ResamplingSettings,
+        compared: Sequence[tuple[str, str]],
+    ) -> list[Row]:
+        """Systems against others, by all measures but `Judged`."""
         tested = [at for at, name in enumerate(names) if not name.startswith(JUDGED_MEASURE)]
         rows: list[Row] = []
-        systems = list(combinations(values, 2))
-        chance = replace(chance, tests=len(systems) * len(tested))
-        for other, system in systems:
+        chance = replace(chance, tests=len(compared) * len(tested))
+        for system, other in compared:
             system_values, other_values = (values[name][self.chosen][:, tested] for name in (system, other))
             difference = compare_paired(system_values, other_values, self.groups, chance)
             for at, number in enumerate(tested):

@@ -4,9 +4,11 @@ The corpus of a benchmark consists of its chunks. Formats that need only triplet
 passages are documents. To add a format, add a file to `kinds` or an entry point to `darklode.exports`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -50,7 +52,14 @@ def format_of(name: str) -> Format:
     return export_format
 
 
-def export(run: Run, format: str, to: Path, withhold_test: Path | None = None, tenant: str | None = None) -> list[Path]:
+def export(
+    run: Run,
+    format: str,
+    to: Path,
+    withhold_test: Path | None = None,
+    tenant: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> list[Path]:
     """Write a run's labels in another tool's format; all files are written, or none.
 
     Args:
@@ -60,15 +69,16 @@ def export(run: Run, format: str, to: Path, withhold_test: Path | None = None, t
         withhold_test: another such folder, for the labels and rankings of the test split; `to` then has all others.
             Neither folder may contain the other.
         tenant: export only this tenant; None: all, with ids that contain the tenant if there are several.
+        options: settings of the format, by name; see `Format.options`.
 
     Returns:
         The files written, sorted.
 
     Raises:
-        ExportError: unknown format or tenant, a folder is not empty or cannot be created, a table is missing, there are
-            no positives, or the format has no labels of the test split.
+        ExportError: unknown format, option or tenant, a folder is not empty or cannot be created, a table is missing,
+            there are no positives, or the format has no labels of the test split.
     """
-    kind = format_of(format)
+    kind = _with_options(format, options or {})
     tables = _open(run, format, kind, tenant)
     to = to.expanduser().resolve()
     if withhold_test is None:
@@ -83,6 +93,16 @@ def export(run: Run, format: str, to: Path, withhold_test: Path | None = None, t
         built_withheld.replace(withheld_folder)
         built.replace(to)
     return sorted(_files(to) + _files(withheld_folder))
+
+
+def _with_options(format: str, options: Mapping[str, str]) -> Format:
+    """Load a format and bind its options; raises ExportError for an option that it does not have."""
+    kind = format_of(format)
+    for name in options:
+        if name not in kind.options:
+            formats = ", ".join(each for each in EXPORTS.own_kinds() if name in format_of(each).options)
+            raise ExportError(f"{format} has no option --{name}; it belongs to {formats}")
+    return replace(kind, write=partial(kind.write, **options))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -27,7 +27,8 @@ from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
 from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.pipeline.train.release.ablation import PAIR_TABLES
-from darklode.pipeline.train.release.baselines import Bm25Baseline, shuffle_labels
+from darklode.pipeline.train.release.baselines import shuffle_labels
+from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import OWN_SOURCES, LawSettings
 
@@ -245,7 +246,7 @@ def _label_sources(
     frozen: FrozenIndex, base: BaseEncoder, generated: Mapping[str, GeneratedQueries]
 ) -> dict[str, LabelSource]:
     """Label sources by name: the run's labels, first BM25 hits, inverse cloze, shuffled labels, generated queries."""
-    bm25 = Bm25Baseline(base, frozen)
+    bm25 = Bm25Rankings(base, frozen)
     own_sources: tuple[LabelSource, ...] = (
         lambda task, _: task,
         lambda task, _: bm25.training_pairs(task),

@@ -1,12 +1,18 @@
 """Tables with parts of one day each: parts by day, and fingerprints that a day's work depends on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Part, key_of
 
 Days = Mapping[str, Sequence[Part]]
 """A table's parts by ISO date."""
+
+PIECE_ROWS = 200_000
+"""Maximum rows of a piece of `by_date`."""
 
 
 def digests(days: Days) -> dict[str, str]:
@@ -51,3 +57,25 @@ def settled_through(
         period_start = min(requested, last) + timedelta(1)
     through = period_start - timedelta(1 + late_days)
     return through if through >= first else None
+
+
+def by_date(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[date, pa.Table]]:
+    """Split rows ordered by `date` into pieces of one date and at most `PIECE_ROWS` rows.
+
+    DuckDB's batch sizes depend on its number of threads; these pieces are the same on every machine.
+    """
+    buffer: pa.Table | None = None
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        buffer = pa.concat_tables([buffer, rows]) if buffer else rows
+        while buffer.num_rows:
+            day = buffer["date"][0]
+            n_rows_of_day = pc.sum(pc.equal(buffer["date"], day)).as_py()
+            # The next batch may have more rows of this date.
+            if n_rows_of_day == buffer.num_rows and n_rows_of_day < PIECE_ROWS:
+                break
+            size = min(n_rows_of_day, PIECE_ROWS)
+            yield day.as_py(), buffer.slice(0, size)
+            buffer = buffer.slice(size)
+    if buffer:
+        yield buffer["date"][0].as_py(), buffer

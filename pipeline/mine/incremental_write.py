@@ -4,12 +4,17 @@ A nightly run changes a few pairs of many days. A Parquet file can only be writt
 would cost as much as writing all pairs.
 """
 
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import duckdb
 
 from darklode.pipeline.base.artifacts import Output, Part, Tables
+from darklode.pipeline.base.artifacts.output import RESULT_ROWS
+from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
 from darklode.pipeline.base.relations import Relation, drop, materialize, view
+from darklode.pipeline.mine.days import by_date
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.tables import TABLES
 
@@ -41,11 +46,10 @@ CHANGES_BY_DAY_SQL = """
     GROUP BY date
 """
 
-# `day_files` is the view of the last run's files of the day, which `_write_days` registers.
-REWRITTEN_DAY_SQL = f"""
-    SELECT {PAIR_COLUMNS} FROM day_files ANTI JOIN {{removed}} USING ({PAIR_KEY})
-    UNION ALL SELECT {PAIR_COLUMNS} FROM {{changed}} WHERE date = CAST($day AS DATE)
-    ORDER BY {PAIR_KEY}
+REWRITTEN_DAYS_SQL = f"""
+    SELECT {PAIR_COLUMNS} FROM {{files}} ANTI JOIN {{removed}} USING ({PAIR_KEY})
+    UNION ALL SELECT {PAIR_COLUMNS} FROM {{changed}} WHERE list_contains($days, CAST(date AS VARCHAR))
+    ORDER BY date, {PAIR_KEY}
 """
 
 REMAINING_PATCH_SQL = (
@@ -123,13 +127,19 @@ def _write_days(
     rewritten_days = [
         day for day, n_changes in n_changes_by_day.items() if n_changes > _max_changes(parts_by_day.get(day, []), share)
     ]
+    old_parts = [part for day in rewritten_days for part in parts_by_day.get(day, [])]
+    files = view(connection, previous.with_parts(MINED_PAIRS.name, old_parts), MINED_PAIRS.name)
+    rewritten_sql = REWRITTEN_DAYS_SQL.format(**patch._asdict(), files=files)
+    reader = connection.sql(rewritten_sql, params={"days": rewritten_days}).to_arrow_reader(TABLE_GROUP_ROWS)
+    rows_by_day = groupby(by_date(reader), itemgetter(0))
+    rewritten = next(rows_by_day, None)
     for day in sorted({*parts_by_day, *rewritten_days}):
         if day in rewritten_days:
-            files_of_day = previous.with_parts(MINED_PAIRS.name, parts_by_day.get(day, []))
-            files_of_day.view(connection, "day_files", MINED_PAIRS.name)
-            output.write_answer(
-                MINED_PAIRS.name, connection, REWRITTEN_DAY_SQL.format(**patch._asdict()), {"day": day}, day
-            )
+            if rewritten and rewritten[0].isoformat() == day:  # all pairs of a day may be gone
+                with output.row_group_writer(MINED_PAIRS.name, RESULT_ROWS, day) as write_rows:
+                    for _, rows in rewritten[1]:
+                        write_rows(rows.cast(MINED_PAIRS.schema))
+                rewritten = next(rows_by_day, None)
         else:
             for part in parts_by_day[day]:
                 output.reuse_part(MINED_PAIRS.name, part)

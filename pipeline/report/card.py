@@ -11,9 +11,9 @@ from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.prepare.split import SPLITS
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.caveats import mined_caveats
 from darklode.pipeline.report.grades import GRADES_NOTE, label_grades
 from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
+from darklode.pipeline.report.mined_caveats import CLICK_LABELS, ranked_mined_caveats
 from darklode.pipeline.validate.gate import release, release_outcome
 from darklode.pipeline.validate.stage import is_stale
 from darklode.schemas.settings import Settings
@@ -254,11 +254,9 @@ def mined_card(run: Run, settings: Settings, *, with_tables: bool = True) -> str
         with_tables: with the tables of figures, which read most tables of the run; otherwise a sentence says how to add
             them.
     """
-    from darklode.pipeline.report.favored_systems import favored_systems  # slow to import
-
     with all_tables(run).open_local() as tables:
-        sentences = [*mined_caveats(tables), *favored_systems(tables, settings)]
-        warnings = [f"> **Warning:** {cell(sentence)}" for sentence in sentences]
+        caveats = [caveat for caveat in ranked_mined_caveats(tables, settings) if caveat is not CLICK_LABELS]
+        warnings = [f"> **Warning:** {cell(caveat.text)}" for caveat in caveats]
         card_tables = list(_mined_tables(tables, settings)) if with_tables else []
     if not with_tables:
         warnings.append(NO_TABLES_NOTE)

@@ -1,13 +1,13 @@
 """Caveats that a user of a run should know, derived from its tables."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.mine.admission.held_days import held_days
 from darklode.pipeline.report import statistics
+from darklode.pipeline.report.caveat import FAVORED_SYSTEMS, Caveat, with_text
 from darklode.pipeline.report.grades import mixed_grades
-from darklode.pipeline.report.statistic import Statistic
 from darklode.schemas.settings import Settings
 
 FEW_TEST_QUERIES = 50
@@ -29,8 +29,23 @@ SMALL_TENANTS_SQL = """
 """Tenants with so few chunks that a list of `$1` results contains at least half of them."""
 
 
+WEAK_LABELS_TITLE = "Weak labels from the embedded scorer"
+WEAK_LABELS_TEXT = (
+    "The labels come from the embedded scorer, not from an LLM. They show how Darklode works but are too weak to "
+    "rely on: do not compare neural retrievers with them, and do not publish them as a benchmark. For better labels, "
+    "use --preset local, or an LLM judge (judge.kind: llm)."
+)
+
+
 def caveats(tables: Tables, settings: Settings) -> list[str]:
-    """Caveats of a benchmark, a sentence or paragraph each, for the card and the terminal.
+    """The texts of `ranked_caveats`, for the card."""
+    return [caveat.text for caveat in ranked_caveats(tables, settings)]
+
+
+def ranked_caveats(tables: Tables, settings: Settings) -> list[Caveat]:
+    """Caveats of a benchmark, the most important first: wrong labels, bias, noise, then lost training data.
+
+    Weak labels of the embedded scorer are not among them: see `weak_labels`.
 
     Args:
         tables: `duckdb_views.all_tables` of a finished run.
@@ -38,25 +53,43 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
     """
     from darklode.pipeline.report.favored_systems import favored_systems  # slow to import; not for mined runs
 
-    sentences = [
-        _small_tenants_caveat(tables, settings.pool.search_depth),
-        _few_positives_caveat(tables),
-        _imprecise_test_labels_caveat(tables, settings.labels.test_precision),
-        _few_training_queries_caveat(tables),
-        favored_retrievers(tables, settings),
-        *favored_systems(tables, settings),
-        mixed_grades(tables),
-        _implausible_labels_caveat(tables, settings.pool.search_depth),
-        _unreadable_caveat(tables),
-        _contradicted_caveat(tables),
-        missing_probabilities(tables),
-        _unjudged_caveat(tables),
-        _uncalibrated_caveat(tables),
-        _biased_reviewers_caveat(tables),
-        _lost_positives_caveat(tables),
-        _short_triplets_caveat(tables, settings.triplets.num_negatives),
-    ]
-    return [sentence for sentence in sentences if sentence]
+    depth = settings.pool.search_depth
+    return with_text(
+        [
+            Caveat("The labels are implausible", _implausible_labels_caveat(tables, depth), "labels"),
+            Caveat(
+                "The test labels are not precise enough",
+                _imprecise_test_labels_caveat(tables, settings.labels.test_precision),
+                "verdict-probabilities",
+            ),
+            Caveat("The labels favour some retrievers", favored_retrievers(tables, settings), "audit-retrievers"),
+            *(Caveat(FAVORED_SYSTEMS, text, "evaluation") for text in favored_systems(tables, settings)),
+            _few_positives_caveat(tables),
+            Caveat("Reviewers saw the verdicts", _biased_reviewers_caveat(tables), "validation"),
+            Caveat("Part of the pool was not judged", _unjudged_caveat(tables), "stopping"),
+            Caveat("Verdicts could not be read", _unreadable_caveat(tables), "unreadable"),
+            Caveat("Verdicts contradict their probabilities", _contradicted_caveat(tables), "judges"),
+            Caveat("Recall means little for small tenants", _small_tenants_caveat(tables, depth), "sizes"),
+            Caveat(
+                "Many queries have no training positive",
+                _few_training_queries_caveat(tables),
+                "queries-without-positives",
+            ),
+            Caveat("Positives became no triplet", _lost_positives_caveat(tables), "funnel"),
+            Caveat("Grades of people, but not of the judge", mixed_grades(tables), "grades"),
+            Caveat("Labels have no probability", missing_probabilities(tables), "verdict-probabilities"),
+            Caveat("Too few human labels for calibration", _uncalibrated_caveat(tables), "calibration"),
+            Caveat(
+                "Triplets lack negatives", _short_triplets_caveat(tables, settings.triplets.num_negatives), "triplets"
+            ),
+        ]
+    )
+
+
+def weak_labels(judge_ids: Sequence[str]) -> list[Caveat]:
+    """Caveat on labels of the embedded scorer, if one of the judges is one."""
+    is_weak = any(judge_id.startswith("embedded") for judge_id in judge_ids)
+    return [Caveat(WEAK_LABELS_TITLE, WEAK_LABELS_TEXT, "judges")] if is_weak else []
 
 
 def _small_tenants_caveat(tables: Tables, depth: int) -> str:
@@ -68,20 +101,22 @@ def _small_tenants_caveat(tables: Tables, depth: int) -> str:
     return f"Recall@{depth} means little for these tenants, whose chunks number at most {2 * depth:,}: {tenant_list}."
 
 
-def _few_positives_caveat(tables: Tables) -> str:
+def _few_positives_caveat(tables: Tables) -> Caveat:
     """Caveat on queries without a positive, and on a small test split."""
     rows_by_split = {row["split"]: row for row in statistics.labels(tables).to_pylist()}
+    headline = "Some queries have no positive"
     if "all" not in rows_by_split:
-        return ""
+        return Caveat(headline)
     n_unanswered = rows_by_split["all"]["without_positives"]
     n_queries = rows_by_split["all"]["queries"]
     n_test = rows_by_split["test"]["with_positives"] if "test" in rows_by_split else 0
-    unanswered = f"{n_unanswered:,} of {n_queries:,} queries have no certain positive." if n_unanswered else ""
-    few_test_queries = (
-        f"Only {n_test} test queries have a positive (at least {FEW_TEST_QUERIES} are recommended): differences "
-        "between systems are mostly noise."
-    )
-    return f"{unanswered} {few_test_queries}".strip() if n_test < FEW_TEST_QUERIES else unanswered
+    text = f"{n_unanswered:,} of {n_queries:,} queries have no certain positive." if n_unanswered else ""
+    if n_test < FEW_TEST_QUERIES:
+        headline = f"Only {n_test} test queries have a positive"
+        text += (
+            f" {headline} (at least {FEW_TEST_QUERIES} are recommended): differences between systems are mostly noise."
+        )
+    return Caveat(headline, text.strip(), "queries-without-positives")
 
 
 TEST_PRECISION_SQL = """
@@ -138,15 +173,35 @@ def favored_retrievers(tables: Tables, settings: Settings) -> str:
         tables: `duckdb_views.all_tables` of a judged run.
         settings: the settings of that run: its retrievers and encoders.
     """
-    judge_rows = [*statistics.judges(tables).to_pylist(), *statistics.members(tables).to_pylist()]
-    judge_ids = [row["judge_id"] for row in judge_rows]
-    if any(judge_id.startswith("learned-") for judge_id in judge_ids):
+    if any(judge_id.startswith("learned-") for judge_id in _judges_and_members(tables)):
         return LEARNED_JUDGE_CAVEAT
-    if not any(judge_id.startswith("encoder-") for judge_id in judge_ids):
+    if not _has_encoder_judge(tables):
         return ""
-    encoder_retrievers = [name for name in settings.pool.retrievers if name in settings.encoders]
-    audit = f" The audit results of {', '.join(encoder_retrievers)} are biased." if encoder_retrievers else ""
+    biased = biased_retrievers(tables, settings)
+    audit = f" The audit results of {', '.join(biased)} are biased." if biased else ""
     return f"Labels from an encoder's cosine favour similar encoders: do not compare encoders with them.{audit}"
+
+
+def biased_retrievers(tables: Tables, settings: Settings) -> list[str]:
+    """Retrievers of the pool whose audit results are biased because an encoder's cosine labelled the pairs.
+
+    Args:
+        tables: `duckdb_views.all_tables` of a judged run.
+        settings: the settings of that run: its retrievers and encoders.
+    """
+    return (
+        [name for name in settings.pool.retrievers if name in settings.encoders] if _has_encoder_judge(tables) else []
+    )
+
+
+def _has_encoder_judge(tables: Tables) -> bool:
+    return any(judge_id.startswith("encoder-") for judge_id in _judges_and_members(tables))
+
+
+def _judges_and_members(tables: Tables) -> list[str]:
+    """Ids of the judges and of the members of panels."""
+    judge_rows = [*statistics.judges(tables).to_pylist(), *statistics.members(tables).to_pylist()]
+    return [row["judge_id"] for row in judge_rows]
 
 
 JUDGE_LABELS_SQL = "SELECT count(*) AS n FROM qrels WHERE source = 'judge'"
@@ -299,70 +354,3 @@ def _lost_positives_caveat(tables: Tables) -> str:
     reasons = "; ".join(f"{row['dropped']:,} {row['reason']}" for row in rows)
     counts = f"{rows[0]['triplets']:,} of {n_positives:,}"
     return f"Only {counts} training positives became triplets. Reasons for the others: {reasons}."
-
-
-NO_NEGATIVE_COUNT = Statistic("SELECT count(*) FILTER (len(negative_ids) = 0) AS n FROM triplets")
-MISSING_DOCUMENTS = Statistic("""
-    SELECT count(*) AS pairs, min(positive_id) AS example FROM mined_pairs p
-    ANTI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
-""")
-
-
-def mined_caveats(tables: Tables) -> list[str]:
-    """Caveats of a mined run (triplets from a search log), a sentence each, for the card and the terminal.
-
-    Args:
-        tables: `duckdb_views.all_tables` of a mined run.
-    """
-    sentences = [_missing_documents_caveat(tables), _no_negative_caveat(tables), *_excluded_days_caveats(tables)]
-    return [sentence for sentence in sentences if sentence]
-
-
-WEAK_RANKER_CAVEAT = (
-    "The ranker is the embedded scorer, which is not a language model: on labelled collections its first document is "
-    "relevant for 31 to 73 % of the queries. Disable it (relevance.ranker: none), or use a cross-encoder."
-)
-
-
-def weak_ranker(settings: Settings) -> str:
-    """Caveat if the embedded scorer ranks the documents of relevance mining; otherwise empty."""
-    return WEAK_RANKER_CAVEAT if settings.relevance.ranker == "judge" and settings.judge.kind == "embedded" else ""
-
-
-def _missing_documents_caveat(tables: Tables) -> str:
-    """Caveat on mined pairs whose positive is not among the ingested documents, with an example."""
-    n_pairs = tables.rows("mined_pairs")
-    (missing,) = MISSING_DOCUMENTS(tables).to_pylist()
-    if not missing["pairs"]:
-        return ""
-    return (
-        f"{missing['pairs']:,} of {n_pairs:,} pairs have no triplet because their positives are not among the "
-        f"documents, e.g. {missing['example']!r}. The log's ids must equal the documents' doc_id "
-        "(ingest.documents.columns.doc_id, logs.columns.doc_id)."
-    )
-
-
-def _no_negative_caveat(tables: Tables) -> str:
-    """Caveat on triplets without a negative."""
-    n_triplets = int(NO_NEGATIVE_COUNT(tables)["n"][0].as_py())
-    return f"{n_triplets:,} triplets have no negative." if n_triplets else ""
-
-
-N_HELD_DAYS = 3
-"""Number of held days named in the card."""
-DISCARDED_DAYS_SQL = "SELECT count(DISTINCT date) FROM log_days WHERE state = 'discarded'"
-
-
-def _excluded_days_caveats(tables: Tables) -> list[str]:
-    """Caveats on days of the log that the admission stage holds back or that an operator discarded."""
-    if "log_days" not in tables:
-        return []
-    days = held_days(tables)
-    option = "darklode mine {} {}"
-    sentences = [
-        f"{day.sentence(option.format('--accept-day', day.name), option.format('--discard-day', day.name))}."
-        for day in days[:N_HELD_DAYS]
-    ]
-    more = [f"{len(days) - N_HELD_DAYS:,} more days are held back."] if len(days) > N_HELD_DAYS else []
-    n_discarded = tables.sql(DISCARDED_DAYS_SQL)[0][0].as_py()
-    return [*sentences, *more, *([f"{n_discarded:,} days of the log were discarded."] if n_discarded else [])]

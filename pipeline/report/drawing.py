@@ -216,9 +216,10 @@ class Quote:
 
 @dataclass(frozen=True)
 class Quotes:
-    """A list of quotes."""
+    """A list of quotes; those after the first `n_open` are in a part to open."""
 
     quotes: Sequence[Quote]
+    n_open: int = 10
     kind: str = "quotes"
 
 

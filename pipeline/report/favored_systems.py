@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.judge.factory import members
 from darklode.pipeline.judge.kinds.encoder import EncoderJudgeSettings
+from darklode.pipeline.retrieve.retrievers.kinds import CompositeKind
 from darklode.pipeline.train.release.shared_models import EncoderModel, are_related, judge_models, lineage
+from darklode.schemas.pooling import LocalModel
 from darklode.schemas.settings import Settings
 
 MEASURED_SYSTEMS_SQL = "SELECT DISTINCT system FROM evaluation ORDER BY system"
@@ -25,16 +27,27 @@ def favored_systems(tables: Tables, settings: Settings) -> list[str]:
     """
     names = tables.sql(MEASURED_SYSTEMS_SQL)["system"].to_pylist()
     encoders = {name: settings.encoders[name] for name in names if name in settings.encoders}
-    if not encoders:
+    composites = {name: models for name in names if name not in encoders and (models := _models(name, settings))}
+    if not encoders and not composites:
         return []
-    judges = [*judge_models(tables, settings.encoders), *_ranker_models(tables, settings)]
+    judges = [*judge_models(tables, settings.encoders, cross_encoders=True), *_ranker_models(tables, settings)]
     neural = [name for name in settings.pool.retrievers if name in settings.encoders]
     only_neural = neural[0] if len(neural) == 1 and tables.rows("qrels") else None
     if not judges and only_neural is None:
         return []
     lineages = {name: lineage(encoder) for name, encoder in encoders.items()}
     pool_warnings = _shared_with_pool(settings, only_neural, lineages) if only_neural else ()
-    return [*_shared_with_judge(judges, lineages), *pool_warnings]
+    return [*_shared_with_judge(judges, lineages | composites), *pool_warnings]
+
+
+def _models(name: str, settings: Settings) -> Lineage:
+    """The models of a retriever and of those that it is made of; empty if there are none."""
+    if name in settings.encoders:
+        return lineage(settings.encoders[name])
+    kind = settings.retrievers.get(name)
+    own = lineage(kind) if isinstance(kind, LocalModel) else ()
+    sources = kind.sources if isinstance(kind, CompositeKind) else ()
+    return own + tuple(model for source in sources for model in _models(source, settings))
 
 
 def _ranker_models(tables: Tables, settings: Settings) -> Iterator[Lineage]:
@@ -53,7 +66,7 @@ def _shared_with_judge(judges: list[Lineage], lineages: Mapping[str, Lineage]) -
         if names:
             yield (
                 f"{_listed(names, 'shares its model', 'share their model')} with the judge ({models[0].name}): the "
-                "labels are that model's own similarities, so its score can reach 1.000 and says nothing about "
+                "labels are that model's own scores, so measures can reach 1.000 and say nothing about "
                 "relevance; do not compare it with other systems."
             )
 

@@ -60,6 +60,22 @@ def duration(seconds: float) -> str:
     return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {remaining_seconds} s"
 
 
+_DIGEST = re.compile("[0-9a-f]{12,}")
+MAX_ID = 64
+"""Maximum length of a short id."""
+
+
+def short_id(judge_id: str) -> str:
+    """Shorten a judge's id: kind, model without folder and revision, and the beginnings of digests.
+
+    Args:
+        judge_id: parts joined by colons, such as `encoder-1:sentence_transformers:owner/model@revision:dtype=float32`.
+    """
+    parts = [part.partition("@")[0].rpartition("/")[2] for part in judge_id.split(":") if "=" not in part]
+    text = ":".join(part[:6] if _DIGEST.fullmatch(part) else part for part in parts)
+    return first(text, MAX_ID)
+
+
 def clean(text: str) -> str:
     """Replace characters that HTML does not allow: controls, surrogates and noncharacters."""
     return _INVALID_HTML.sub("�", text)

@@ -36,23 +36,24 @@ def operator_page(
     figures = {figure.figure.key: figure for _, section_figures in sections for figure in section_figures}
     shown_figures = [figures[key] for key in FIGURE_KEYS if key in figures]
     tables = ((figure.figure.title, figure.table, "") for figure in shown_figures)  # notes describe drawings: omitted
-    return document([*_opening(source), _file_links(run_url)], tables, [])
+    return document([*_opening(run_url, source), _file_links(run_url)], tables, [])
 
 
-def _opening(source: ReportSource) -> Iterator[str]:
-    """Yield the paragraphs before the figures: name, state, sizes and warnings."""
+def _opening(run_url: str, source: ReportSource) -> Iterator[str]:
+    """Yield the paragraphs before the figures: name, state, key facts, warnings and the next command."""
     run_header = header(source)
     yield f"# {cell(run_header.name)}"
-    sizes = ", ".join(f"{size} {label}" for label, size in run_header.sizes)
     state = f"finished {run_header.finished}" if run_header.finished else "not finished"
-    yield f"{run_header.kind}, {state}: {sizes}."
-    for warning in run_header.warnings:
-        yield "\n".join(
-            [
-                f"> **{cell(warning.title)}** {cell(warning.text)}".rstrip(),
-                *(f"> - {cell(item)}" for item in warning.items),
-            ]
-        )
+    yield f"{run_header.kind}, {state}."
+    facts = [f"- {fact.label}: **{cell(fact.value)}** {cell(fact.note)}".rstrip() for fact in run_header.facts]
+    if facts:
+        yield "\n".join(facts)
+    notices = [(notice.title, notice.text) for notice in run_header.notices]
+    for title, text in [*notices, *((warning.headline, warning.text) for warning in run_header.warnings)]:
+        yield f"> **{cell(title)}** {cell(text)}".rstrip()
+    if run_header.next_steps:
+        step = run_header.next_steps[0]
+        yield f"Next: `{cell(step.command_line({'RUN': run_url}))}` ({step.purpose})"
 
 
 def _file_links(run_url: str) -> str:

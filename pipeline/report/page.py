@@ -14,7 +14,7 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from darklode.pipeline.report.figure import FigureSection, FilledFigure, fill_figures
-from darklode.pipeline.report.formatting import clean, first, number
+from darklode.pipeline.report.formatting import clean, first, number, short_id
 from darklode.pipeline.report.passages import EXCERPT
 from darklode.pipeline.report.source import ReportSource
 from darklode.pipeline.report.summary import header
@@ -25,6 +25,7 @@ SECTION_MODULES = {
     "laws": "laws",
     "encoder_swap": "encoder_swap",
     "generating": "generation",
+    "triplets": "triplets",
     "overview": "overview",
     "queries": "queries",
     "pool": "pool",
@@ -35,7 +36,6 @@ SECTION_MODULES = {
     "audit": "audit",
     "evaluation": "evaluation",
     "mining": "mining",
-    "triplets": "triplets",
     "cost": "cost",
 }
 """Modules of the sections by key, in the order of the report; imported when they are needed."""
@@ -74,7 +74,8 @@ def page(source: ReportSource, sections: Sequence[tuple[FigureSection, Sequence[
         sections: sections of the report with their figures; None: they are computed.
     """
     filled = list(filled_sections(source)) if sections is None else sections
-    return render_page("page.html", (), head=header(source), sections=filled, beginning=EXCERPT)
+    titles = {figure.figure.key: section.title for section, figures in filled for figure in figures}
+    return render_page("page.html", (), head=header(source), sections=filled, section_titles=titles, beginning=EXCERPT)
 
 
 def render_page(template: str, styles: Sequence[str], **values: object) -> bytes:
@@ -102,7 +103,7 @@ def _environment() -> Environment:
         finalize=_finalize,
     )
     environment.globals["is_number"] = _is_number
-    environment.filters |= {"number": number, "first": first}
+    environment.filters |= {"number": number, "first": first, "short_id": short_id}
     return environment
 
 

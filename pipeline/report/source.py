@@ -10,6 +10,7 @@ from darklode.pipeline.base.artifacts import Manifest, Run, Tables
 from darklode.pipeline.base.card import name_of
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.funnel import in_data_order
+from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
 from darklode.schemas.folder_kinds import ENCODER_KINDS, INPUTS
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
@@ -29,6 +30,7 @@ class ReportSource:
         adapted: description of an adapted or distilled encoder; empty for other folders.
         laws: whether it is an output of `darklode laws`.
         generated: whether it is an output of `darklode generate`.
+        n_answers: number of answers that reviewers have given.
         units: number of finished work units of incomplete stages, by stage.
         stages: stages of the job in data order, and whether the settings enable them.
     """
@@ -42,6 +44,7 @@ class ReportSource:
     adapted: str
     laws: bool
     generated: bool
+    n_answers: int
     units: dict[str, int]
     stages: Mapping[str, bool]
 
@@ -72,6 +75,7 @@ def open_source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Ite
             adapted,
             kind == "laws",
             kind == "generated",
+            len(run.store.sizes(ANSWERS_FOLDER)),
             {name: count for name, count in units.items() if count and name not in manifests},
             stages,
         )

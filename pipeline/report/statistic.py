@@ -40,10 +40,10 @@ class Statistic:
         return _CACHE[key]
 
     def _key(self, tables: Tables, parameters: tuple[object, ...]) -> str:
-        """Hash of the query, its parameters and the file names of the tables whose names occur in the query."""
+        """Hash of the query, its parameters and the content of the tables whose names occur in the query."""
         words = set(re.findall(r"\w+", self.query))
         file_tables = [
             file_table for name in TABLES if name in words for file_table in TABLES[name].files if file_table in tables
         ]
-        files = {file_table: [part.file for part in tables.parts(file_table)] for file_table in file_tables}
-        return key_of(tables.url, self.query, [str(parameter) for parameter in parameters], files)
+        contents = {file_table: tables.content(file_table) for file_table in file_tables}
+        return key_of(tables.url, self.query, [str(parameter) for parameter in parameters], contents)

@@ -1,48 +1,25 @@
-"""Header of the report: kind, size, judges and warnings."""
+"""Head of the report, and the summary on screen: kind, key facts, judges, warnings and next commands."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.caveats import caveats, mined_caveats, weak_ranker
+from darklode.pipeline.report.caveat import Caveat
+from darklode.pipeline.report.caveats import ranked_caveats, weak_labels
 from darklode.pipeline.report.formatting import number, strip_bidi_controls
-from darklode.pipeline.report.label_sets import label_sets
+from darklode.pipeline.report.key_facts import KeyFact, key_facts
+from darklode.pipeline.report.mined_caveats import CLICK_LABELS, ranked_mined_caveats
+from darklode.pipeline.report.next_steps import NextStep, next_steps
 from darklode.pipeline.report.source import ReportSource, incomplete
+from darklode.schemas.judging import NO_JUDGE
 
 MAX_JUDGES = 6
+N_FIRST_WARNINGS = 3
+"""Number of warnings that are shown at once; the others are in a list to open."""
 
-WEAK_LABELS_TEXT = (
-    "The labels come from the embedded scorer, not from an LLM. They show how Darklode works but are too weak to "
-    "rely on: do not compare neural retrievers with them, and do not publish them as a benchmark. For better labels, "
-    "use --preset local, or an LLM judge (judge.kind: llm)."
-)
-WEAK_LABELS_TITLE = "Weak labels from the embedded scorer"
-CLICK_LABELS_TITLE = "Clicks are not relevance judgments"
-CLICK_LABELS_TEXT = (
-    "A positive is a document that was clicked, that a ranker put first, or that comes from an associated query; a "
-    "negative was shown but never clicked, or ranked lower. Nobody has read them."
-)
 WEAK_LABELS_BADGE, CLICK_LABELS_BADGE = "weak labels", "clicks, not judgments"
 UNFINISHED_TITLE = "This run is incomplete"
 
-BENCHMARK_SIZES = {
-    "documents": "documents",
-    "chunks": "chunks",
-    "raw_queries": "raw queries",
-    "queries": "kept queries",
-    "pool": "candidates",
-    "verdicts": "verdicts",
-    "triplets": "triplets",
-}
-MINED_SIZES = {
-    "documents": "documents",
-    "impressions": "impressions",
-    "log_queries": "queries in the log",
-    "associations": "associations",
-    "mined_pairs": "pairs",
-    "triplets": "triplets",
-}
 LABEL_BIAS_TITLE = "The labels favour the base encoder"
 ADAPTED_CAVEATS = (
     "The labels come from the training runs; if a judge made them, the gain is measured with that judge.",
@@ -85,41 +62,63 @@ MINED_JUDGES_SQL = "SELECT DISTINCT judge_id FROM mined_verdicts ORDER BY judge_
 
 @dataclass(frozen=True)
 class Notice:
-    """A warning or note; `loud` makes it prominent, `items` is a list below the text."""
+    """The decision on a trained encoder; `loud` makes it prominent."""
 
     title: str
     text: str
-    items: Sequence[str] = ()
     loud: bool = True
 
 
 @dataclass(frozen=True)
 class PageHeader:
-    """Header of the page; `badge` is shown beside sections that depend on weak labels."""
+    """Head of a report.
+
+    Attributes:
+        facts: what the run holds and how good it is.
+        warnings: the most important first.
+        next_steps: the commands to run next, the most important first.
+        judges: ids of the judges, at most MAX_JUDGES.
+        notices: decisions on a trained encoder.
+        badge: shown beside sections that depend on weak labels.
+    """
 
     name: str
     kind: str
     finished: str
-    sizes: Sequence[tuple[str, str]]
+    facts: Sequence[KeyFact]
+    warnings: Sequence[Caveat]
+    next_steps: Sequence[NextStep]
     judges: Sequence[str]
     more_judges: int
-    warnings: Sequence[Notice]
+    notices: Sequence[Notice]
     badge: str
+
+    @property
+    def first_warnings(self) -> Sequence[Caveat]:
+        """The most important warnings."""
+        return self.warnings[:N_FIRST_WARNINGS]
+
+    @property
+    def more_warnings(self) -> Sequence[Caveat]:
+        """The other warnings."""
+        return self.warnings[N_FIRST_WARNINGS:]
 
 
 def header(source: ReportSource) -> PageHeader:
-    """Collect the header of a run."""
+    """Collect the head of a run's report."""
     judges = statistics.judges(source.tables)["judge_id"].to_pylist()
     judges += source.tables.sql(MINED_JUDGES_SQL)["judge_id"].to_pylist()
-    weak = [judge for judge in judges if judge.startswith("embedded")]
+    weak = weak_labels(judges)
     return PageHeader(
         source.name,
         _kind(source),
         _time(max((manifest.finished for manifest in source.manifests.values()), default="")),
-        list(_sizes(source)),
+        key_facts(source) or list(_sizes(source)),
+        [_without_controls(caveat) for caveat in _warnings(source, weak)],
+        next_steps(source),
         judges[:MAX_JUDGES],
         max(0, len(judges) - MAX_JUDGES),
-        list(_warnings(source, weak)),
+        list(_decision_notices(source)) if source.adapted else [],
         WEAK_LABELS_BADGE if weak else CLICK_LABELS_BADGE if source.mined else "",
     )
 
@@ -131,33 +130,19 @@ def _kind(source: ReportSource) -> str:
         return "Generated queries"
     if source.adapted:
         return f"Query encoder {source.adapted}"
-    return "Triplets mined from a search log" if source.mined else "Judged benchmark and triplets"
+    if source.mined:
+        return "Triplets mined from a search log"
+    given = source.settings.judge.kind == NO_JUDGE
+    return "Benchmark and triplets from given judgments" if given else "Judged benchmark and triplets"
 
 
 def _time(iso: str) -> str:
     return f"{iso[:10]} {iso[11:16]} UTC" if iso else ""
 
 
-def _sizes(source: ReportSource) -> Iterator[tuple[str, str]]:
-    count_queries = _count_queries(source)
-    if count_queries:
-        for label, sql in count_queries.items():
-            yield label, number(source.tables.sql(sql)["n"][0].as_py())
-        return
-    for table, label in (MINED_SIZES if source.mined else BENCHMARK_SIZES).items():
-        if table in source.written_tables:
-            if table == "triplets" and "qrels" in source.written_tables:
-                yield from _label_set_sizes(source.tables)
-            else:
-                yield label, number(source.tables.rows(table))
-
-
-def _label_set_sizes(tables: Tables) -> Iterator[tuple[str, str]]:
-    """Positives of the test labels and triplets, with the share of relevant ones, if it is known."""
-    for row in label_sets(tables).to_pylist():
-        name = "test positives" if row["labels"] == "test labels" else "triplets"
-        share = "" if row["precision"] is None else f", {row['precision']:.0%} relevant (est.)"
-        yield f"{name}{share}", number(row["positives"])
+def _sizes(source: ReportSource) -> Iterator[KeyFact]:
+    for label, sql in _count_queries(source).items():
+        yield KeyFact(f"{label[0].upper()}{label[1:]}", number(source.tables.sql(sql)["n"][0].as_py()))
 
 
 def _count_queries(source: ReportSource) -> dict[str, str]:
@@ -171,20 +156,20 @@ def _count_queries(source: ReportSource) -> dict[str, str]:
     return {}
 
 
-def _warnings(source: ReportSource, weak: Sequence[str]) -> Iterator[Notice]:
+def _warnings(source: ReportSource, weak: Sequence[Caveat]) -> Iterator[Caveat]:
+    """The warnings, the most important first."""
     missing = incomplete(source)
     if missing:
-        incomplete_note = "The report covers the complete stages. Run the same command again to continue."
-        yield Notice(UNFINISHED_TITLE, incomplete_note, [f"{stage}: {state}" for stage, state in missing.items()])
-    if source.adapted:
-        yield from _decision_notices(source)
-    if weak:
-        yield Notice(WEAK_LABELS_TITLE, WEAK_LABELS_TEXT)
-    if source.mined:
-        yield Notice(CLICK_LABELS_TITLE, f"{CLICK_LABELS_TEXT} {weak_ranker(source.settings)}".rstrip())
-    caveat_text = _caveats(source)
-    if caveat_text:
-        yield Notice("Known limitations", "", [strip_bidi_controls(sentence) for sentence in caveat_text], loud=False)
+        stages = "; ".join(f"{stage}: {state}" for stage, state in missing.items())
+        text = f"The report covers the complete stages. Run the same command again to continue. {stages}."
+        yield Caveat(UNFINISHED_TITLE, text, "stages")
+    yield from weak
+    yield from _caveats(source)
+
+
+def _without_controls(caveat: Caveat) -> Caveat:
+    """The caveat without the controls of text direction that names of the data may contain."""
+    return Caveat(strip_bidi_controls(caveat.headline), strip_bidi_controls(caveat.text), caveat.figure)
 
 
 def _decision_notices(source: ReportSource) -> Iterator[Notice]:
@@ -198,16 +183,15 @@ def _decision_notices(source: ReportSource) -> Iterator[Notice]:
             yield Notice(LABEL_BIAS_TITLE, f"{strip_bidi_controls(row['label_bias'])}.")
 
 
-def _caveats(source: ReportSource) -> list[str]:
+def _caveats(source: ReportSource) -> Iterator[Caveat]:
     """Caveats of finished labels or triplets."""
+    written = source.written_tables
     if source.adapted:
-        return [*ADAPTED_CAVEATS] if "adapter_verdict" in source.written_tables else []
-    if source.generated:
-        return [*GENERATED_CAVEATS] if "generated_queries" in source.written_tables else []
-    if source.mined:
-        if "mined_triplets" not in source.manifests:
-            return []
-        from darklode.pipeline.report.favored_systems import favored_systems  # slow to import
-
-        return [*mined_caveats(source.tables), *favored_systems(source.tables, source.settings)]
-    return caveats(source.tables, source.settings) if "label" in source.manifests else []
+        yield from map(Caveat, ADAPTED_CAVEATS if "adapter_verdict" in written else ())
+    elif source.generated:
+        yield from map(Caveat, GENERATED_CAVEATS if "generated_queries" in written else ())
+    elif source.mined:
+        done = "mined_triplets" in source.manifests
+        yield from ranked_mined_caveats(source.tables, source.settings) if done else [CLICK_LABELS]
+    elif "label" in source.manifests:
+        yield from ranked_caveats(source.tables, source.settings)

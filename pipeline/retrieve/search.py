@@ -23,6 +23,7 @@ from darklode.pipeline.retrieve.encoders.deferred import release
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root, tidy_indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.factory import Factory
+from darklode.pipeline.retrieve.retrievers.member_lists import MemberLists, shared_depths
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import QUERIES, RANKINGS
@@ -44,6 +45,7 @@ class SearchShard:
         retrievers: names and builders.
         depth: number of chunks per query.
         folder: where a worker stores its results.
+        lists: where rankings that several retrievers need are kept; None: a folder of the shard's own.
     """
 
     tables: Tables
@@ -51,6 +53,7 @@ class SearchShard:
     retrievers: tuple[tuple[str, Factory], ...]
     depth: int
     folder: str
+    lists: MemberLists | None = None
 
     @property
     def name(self) -> str:
@@ -189,21 +192,22 @@ def _write_units(units: Sequence[_Unit], shards: Sequence[SearchShard], spread: 
             output.progress(number, len(units))
 
 
-def rank(lists: SearchShard) -> Pieces:
+def rank(shard: SearchShard) -> Pieces:
     """Search a shard.
 
     Yields for each retriever the rankings of each query block, then a row of `Effort`, then the rows of
     `UNUSED_SCHEMA`.
     """
     release()
-    in_tenant = pc.field("tenant") == lists.tenant
-    queries = lists.tables.dataset("queries", QUERY_COLUMNS).to_table(QUERY_COLUMNS, in_tenant)
-    chunks = TenantChunks(lists.tables, lists.tenant)
+    in_tenant = pc.field("tenant") == shard.tenant
+    queries = shard.tables.dataset("queries", QUERY_COLUMNS).to_table(QUERY_COLUMNS, in_tenant)
+    chunks = TenantChunks(shard.tables, shard.tenant)
     with tempfile.TemporaryDirectory(prefix="darklode-vectors-") as scratch:
-        indexes = Bm25Indexes(index_root(lists.tables.url, chunks.digest), chunks.digest, Path(scratch))
-        corpus = Corpus(chunks.batches, chunks.n, Path(scratch), indexes, chunks)
-        for name, build in lists.retrievers:
-            yield from _measure_search(build, corpus, name, chunks, queries, lists.depth)
+        indexes = Bm25Indexes(index_root(shard.tables.url, chunks.digest), chunks.digest, Path(scratch))
+        lists = shard.lists or MemberLists(Path(scratch), shared_depths(build for _, build in shard.retrievers))
+        corpus = Corpus(chunks.batches, chunks.n, Path(scratch), indexes, chunks, lists)
+        for name, build in shard.retrievers:
+            yield from _measure_search(build, corpus, name, chunks, queries, shard.depth)
 
 
 def _measure_search(
@@ -211,7 +215,7 @@ def _measure_search(
 ) -> Iterator[pa.Table]:
     """Yield the rankings of a retriever, an `Effort` row with the seconds for building and searching, unused rows."""
     start_time = time.perf_counter()
-    retriever = build(corpus)
+    retriever = corpus.open(build)
     ready_time = time.perf_counter()
     yield from _search_blocks(retriever, name, chunks, queries, depth)
     seconds = ready_time - start_time, time.perf_counter() - ready_time

@@ -10,7 +10,13 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.towers.stage import load_best_student, query_set
-from darklode.pipeline.train.release.evaluation import TEST_LABELS_SQL, TEST_QUERIES_SQL, test_queries, write_rankings
+from darklode.pipeline.train.release.evaluation import DEPTH as RANKING_DEPTH
+from darklode.pipeline.train.release.evaluation import (
+    TEST_LABELS_SQL,
+    TEST_QUERIES_SQL,
+    test_queries,
+    write_rankings,
+)
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import DISTILLATION_TRIALS, TOWER_HEALTH, TOWER_QUERIES
@@ -57,7 +63,8 @@ def test_student(tables: Tables, output: Output, base: BaseEncoder, pair: Teache
     with deterministic(0):
         student = load_best_student(tables, pair)
         systems = {"teacher": pair.queries(labelled.texts), "student": student.vectors(labelled)}
-        write_rankings(tables, output, labelled, frozen, systems)
+        lists = {name: labelled.ranking(frozen, vectors, RANKING_DEPTH) for name, vectors in systems.items()}
+        write_rankings(tables, output, lists)
         rows = [_agreement_row(frozen, student, split, query_set(tables, pair, split)) for split in SPLITS]
         output.facts |= _speeds(pair, student, list(labelled.texts[:N_TIMED_QUERIES]))
     for name, query in (("test_queries", TEST_QUERIES_SQL), ("test_labels", TEST_LABELS_SQL)):

@@ -1,6 +1,6 @@
 """The stage `mined_triplets`: join texts to mined pairs; one folder per tenant, day, source and split."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import date
 from itertools import groupby
@@ -24,7 +24,7 @@ from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
 MINED_TRIPLETS = Stage(
-    "mined_triplets", 10, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
+    "mined_triplets", 11, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
 )
 
 TEXT_BLOCK_ROWS = 1 << 14
@@ -83,9 +83,10 @@ CHECKED_PAIRS_SQL = """
     LEFT JOIN owners o USING (tenant, positive_id)
     LEFT JOIN rejected_pairs r USING (tenant, query_id, positive_id)
 """
-LEFT_OUT_PAIRS_SQL = (
-    "SELECT reason, count(*) FROM checked_pairs WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
-)
+LEFT_OUT_PAIRS_SQL = """
+    SELECT CAST(date AS VARCHAR), reason, count(*) FROM checked_pairs WHERE reason IS NOT NULL GROUP BY date, reason
+    ORDER BY date, reason
+"""
 
 PAIR_TRIPLET_ID_SQL = TRIPLET_ID_SQL.format(of="p.")
 
@@ -108,7 +109,7 @@ TRIPLETS_OF_BLOCK_SQL = f"""
 
 ACCEPTED_PAIRS_SQL = """
     CREATE OR REPLACE TEMP TABLE accepted_pairs AS
-    SELECT *, row_number() OVER (ORDER BY tenant, source, query_id, positive_id) - 1 AS number
+    SELECT *, row_number() OVER (ORDER BY date, tenant, source, query_id, positive_id) - 1 AS number
     FROM checked_pairs WHERE reason IS NULL
 """
 
@@ -158,11 +159,19 @@ def mined_triplets(
         fingerprints = _add_split_fingerprints(tables, fingerprints, dict(owners.fetchall()) if owners else {})
         title_setting = {"with_title": passages.text_form == "title_heading_text"}
         connection.execute(TEXTS_SQL, title_setting | {"max_characters": settings.text_characters})
+        missing_parts = [
+            part
+            for day, fingerprint in fingerprints.items()
+            if not output.is_done(day, fingerprint)
+            for part in days[day]
+        ]
+        missing_pairs = view(connection, tables.with_parts("mined_pairs", missing_parts), "mined_pairs")
+        missing = _TripletsByDay(connection, missing_pairs, parameters)
         for number, (day, fingerprint) in enumerate(fingerprints.items()):
             with output.unit(day, fingerprint) as unit:
                 if not unit.done:
-                    day_pairs = view(connection, tables.with_parts("mined_pairs", days[day]), "mined_pairs")
-                    unit.facts |= _write_day(connection, output, day_pairs, parameters)
+                    unit.facts |= missing.left_out[day]
+                    _write_day(output, missing.runs(day))
             left_out.update(unit.facts)
             output.progress(number + 1, len(days), day)
         left_out.update(_write_patch(connection, output, parameters))
@@ -209,12 +218,34 @@ def _add_split_fingerprints(tables: Tables, bases: Mapping[str, str], owners: Ma
     return {day: key_of(basis, split_fingerprints[day], owners.get(day, "")) for day, basis in bases.items()}
 
 
-def _write_day(
-    connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation, parameters: Mapping[str, object]
-) -> dict[str, int]:
-    """Write the triplets of a day; returns dropped pairs by reason."""
-    left_out = _check_pairs(connection, str(pairs))
-    runs = (run for rows in _joined_rows(connection, parameters) for run in _split_runs(rows))
+Run = tuple[tuple[str, str, date], pa.Table]
+"""Consecutive triplets of one tenant, source and day."""
+
+
+class _TripletsByDay:
+    """The triplets of some days, joined together; days must be requested in ascending order.
+
+    Attributes:
+        left_out: pairs that make no triplet, by day and reason.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, pairs: Relation, parameters: Mapping[str, object]
+    ) -> None:
+        self.left_out = _check_pairs(connection, str(pairs))
+        runs = (run for rows in _joined_rows(connection, parameters) for run in _split_runs(rows))
+        self._days = groupby(runs, lambda run: run[0][2].isoformat())
+        self._next = next(self._days, None)
+
+    def runs(self, day: str) -> Iterator[Run]:
+        """The triplets of a day."""
+        if self._next and self._next[0] == day:
+            yield from self._next[1]
+            self._next = next(self._days, None)
+
+
+def _write_day(output: Output, runs: Iterator[Run]) -> None:
+    """Write the triplets of a day."""
     for (tenant, source, day), group in groupby(runs, itemgetter(0)):
         shared = {"tenant": tenant, "date": day, "source": source}
         folders = {split: partition_name(shared | {"split": split}) for split in SPLITS}
@@ -222,7 +253,6 @@ def _write_day(
             for _, run in group:
                 for split, folder in folders.items():
                     write_part(run.filter(pc.equal(run["split"], split)), folder)
-    return left_out
 
 
 def _write_patch(
@@ -232,19 +262,22 @@ def _write_patch(
 
     Pairs are selected as for whole days, so that a patched day equals a rewritten one.
     """
-    left_out = Counter(_check_pairs(connection, MINED_PAIRS.changed_column))
+    left_out = sum(_check_pairs(connection, MINED_PAIRS.changed_column).values(), Counter[str]())
     for rows in _joined_rows(connection, parameters):
         output.write(TRIPLETS.changed_column, rows)
-    left_out.subtract(_check_pairs(connection, MINED_PAIRS.removed_column))
+    left_out.subtract(sum(_check_pairs(connection, MINED_PAIRS.removed_column).values(), Counter[str]()))
     output.write_answer(TRIPLETS.removed_column, connection, TRIPLET_IDS_SQL, {})
     return left_out
 
 
-def _check_pairs(connection: duckdb.DuckDBPyConnection, pairs: str) -> dict[str, int]:
-    """Select the pairs that make triplets (`accepted_pairs`); returns the others by reason."""
+def _check_pairs(connection: duckdb.DuckDBPyConnection, pairs: str) -> Mapping[str, Counter[str]]:
+    """Select the pairs that make triplets (`accepted_pairs`); returns the numbers of the others by day and reason."""
     for statement in (CHECKED_PAIRS_SQL, ACCEPTED_PAIRS_SQL):
         connection.execute(statement.format(pairs=pairs))
-    return dict(connection.sql(LEFT_OUT_PAIRS_SQL).fetchall())
+    left_out = defaultdict[str, Counter[str]](Counter)
+    for day, reason, n_pairs in connection.sql(LEFT_OUT_PAIRS_SQL).fetchall():
+        left_out[day][reason] = n_pairs
+    return left_out
 
 
 def _joined_rows(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, object]) -> Iterator[pa.Table]:
@@ -257,7 +290,7 @@ def _joined_rows(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str,
         yield TRIPLETS.rows(dict(zip(joined.column_names, joined.columns, strict=True)))
 
 
-def _split_runs(rows: pa.Table) -> Iterator[tuple[tuple[str, str, date], pa.Table]]:
+def _split_runs(rows: pa.Table) -> Iterator[Run]:
     """Yield runs of consecutive rows with the same tenant, source and day; the order of `group_by` would be
     undefined.
     """

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.database import scratch
+from darklode.pipeline.base.artifacts.merged_files import own_partition
 from darklode.pipeline.base.artifacts.stage import partition_of, partition_values
 from darklode.schemas.tables import TRIPLETS
 
@@ -51,7 +52,7 @@ def misplaced_triplets(run: Run) -> Iterator[MisplacedTriplets]:
     """
     tables = run.tables()
     for part in run.parts().get(TRIPLETS.name, []):
-        folder_values = _folder_values(partition_of(part.file))
+        folder_values = _folder_values(own_partition(part))
         n_misplaced = _count_misplaced(folder_values, tables.part(part)) if folder_values and part.rows else 0
         if n_misplaced:
             yield MisplacedTriplets(part.file, n_misplaced, part.rows)

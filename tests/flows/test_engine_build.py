@@ -128,9 +128,10 @@ def test_the_guides_examples_are_settings(tmp_path: Path) -> None:
     for number, example in enumerate(examples):
         (tmp_path / f"{number}.yaml").write_text(example)
         settings = load_settings(config=tmp_path / f"{number}.yaml")
-        assert set(retrievers(settings)) == {"bm25", "lsa_feedback", "ppmi", "shop"}
-        kinds.append(settings.retrievers["shop"].kind)
-    assert kinds == ["opensearch", "sql"]
+        named = {*settings.retrievers, *settings.encoders}
+        assert named < set(retrievers(settings)) <= named | {"bm25", "lsa_feedback", "ppmi"}
+        kinds.append([kind.kind for kind in settings.retrievers.values()])
+    assert kinds == [["opensearch"], ["sql"], ["hybrid", "sparse", "multi_vector", "rerank"]]
 
 
 def test_an_engine_is_tried_before_a_build(shop: Shop, built: Run) -> None:

@@ -109,6 +109,7 @@ def leaves(section: Section, path: Leaf = ()) -> Iterator[tuple[Leaf, FieldInfo]
 
 # Where a changed value has to be one of the user's own, or needs others beside it.
 CHANGED: dict[Leaf, Any] = {
+    ("evaluate", "report_to"): ["mlflow"],
     ("adapt", "learning_rates"): [1e-3],
     ("adapt", "report_to"): ["tensorboard"],
     ("adapt", "sources"): ["pooled"],

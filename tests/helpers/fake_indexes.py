@@ -1,4 +1,4 @@
-"""A search server on loopback with documents that are read from a point in time, as OpenSearch or Elasticsearch.
+"""A search server on loopback with documents to search, and to read from a point in time, as OpenSearch does.
 
 It is neither: it sorts and filters by the documented meaning of what sources need of them. Requests are checked against
 the documented paths, keys and types; anything else is status 400, 404 or 405, as the engines answer.
@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from helpers.fake_engine import SEARCH_KEYS, Invalid, check
+from helpers.fake_engine import SEARCH_KEYS, Invalid, check, check_body, query_text
 from helpers.loopback_server import JsonHandler, LoopbackServer
 
 TIME_UNIT = re.compile(r"[0-9]+(d|h|m|s|ms|micros|nanos)")
@@ -99,6 +99,22 @@ class FakeIndexes(LoopbackServer):
             "_shards": {"total": 1, "successful": 1, "failed": 0},
             "hits": {"hits": hits},
         }
+
+    def rank(self, index: str, body: Document) -> dict[str, Any]:
+        """Documents of an index by the number of a query's words in their strings, as a search engine's own ranking."""
+        check_body(body)
+        words = set(query_text(body["query"]).lower().split())
+        texts = {
+            key: " ".join(value for value in document.values() if isinstance(value, str)).lower()
+            for key, document in self.indexes[index].items()
+        }
+        counts = {key: len(words & set(text.split())) for key, text in texts.items()}
+        best = sorted((key for key in counts if counts[key]), key=lambda key: (-counts[key], key))[
+            : body.get("size", 10)
+        ]
+        hits = [{"_index": index, "_id": key, "_score": float(counts[key])} for key in best]
+        shards = {"total": 1, "successful": 1, "failed": 0}
+        return {"took": 1, "timed_out": False, "_shards": shards, "hits": {"hits": hits}}
 
     def _order(self, sort: Any) -> list[str]:
         check(isinstance(sort, list), "sort is no list")
@@ -194,6 +210,8 @@ class _Handler(JsonHandler):
             return fake.open_point(path[0], options)
         if method in {"POST", "GET"} and path == ["_search"]:
             return fake.search(body)
+        if method == "POST" and path[1:] == ["_search"] and path[0] in fake.indexes:
+            return fake.rank(path[0], body)
         if method == "DELETE" and path == (["_search", "point_in_time"] if is_opensearch else ["_pit"]):
             fake.close_points(body)
             return {"succeeded": True}

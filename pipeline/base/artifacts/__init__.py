@@ -10,12 +10,13 @@ Parts are immutable: their names contain a hash of their content. While a stage 
 readable until the new manifest is written. The same inputs give the same bytes, even if the run was killed in between.
 """
 
-from darklode.pipeline.base.artifacts.output import Output, State, Unit
+from darklode.pipeline.base.artifacts.output import Output
 from darklode.pipeline.base.artifacts.run import Run
 from darklode.pipeline.base.artifacts.stage import FunnelStep, Json, Manifest, Part, Plan, Stage, digest, key_of
 from darklode.pipeline.base.artifacts.step import StageCall, Step, call
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.artifacts.tables import Tables
+from darklode.pipeline.base.artifacts.units import State, Unit
 
 __all__ = [
     "FunnelStep",

@@ -28,16 +28,16 @@ class IntegrityCheck:
         """Names of the files that are missing or changed, among some parts of a table."""
         if self._store.local is None:
             sizes = self._store.sizes(f"tables/{table}", recursive=True)
-            return [part.file for part in parts if sizes.get(part.file) != part.size]
+            return list(dict.fromkeys(part.file for part in parts if sizes.get(part.file) != part.size))
         verified_stamps = self._load_stamps(table)
         intact_stamps: dict[str, str] = {}
-        for part in parts:
+        for part in {part.file: part for part in parts}.values():  # merged parts share a file
             stamp = self._store.stamp(part.file)
             if stamp is not None and (verified_stamps.get(part.file) == stamp or self.is_unchanged(part)):
                 intact_stamps[part.file] = stamp
         if not intact_stamps.items() <= verified_stamps.items():
             self._save_stamps(table, verified_stamps | intact_stamps)
-        return [part.file for part in parts if part.file not in intact_stamps]
+        return list(dict.fromkeys(part.file for part in parts if part.file not in intact_stamps))
 
     def require(self, table: str, parts: Sequence[Part]) -> None:
         """Raise an error if a file of a table is damaged.
@@ -60,9 +60,13 @@ class IntegrityCheck:
         return self.read(part) is not None
 
     def read(self, part: Part) -> bytes | None:
-        """Read a part's bytes; None if the file is missing or its SHA-256 differs."""
-        data = self._store.read(part.file)
-        return data if data is not None and hashlib.sha256(data).hexdigest() == part.sha256 else None
+        """Read the bytes of a part's file; None if the file is missing or its SHA-256 differs."""
+        return self.read_file(part.file, part.file_sha256)
+
+    def read_file(self, file: str, sha256: str) -> bytes | None:
+        """Read a file; None if it is missing or its SHA-256 differs."""
+        data = self._store.read(file)
+        return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
 
     def _load_stamps(self, table: str) -> dict[str, str]:
         """Saved stamps of a table by file name, read once."""

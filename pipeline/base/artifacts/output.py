@@ -3,20 +3,19 @@
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.artifacts.database import pieces
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
+from darklode.pipeline.base.artifacts.merged_files import MonthMerger, PartReader, is_small
 from darklode.pipeline.base.artifacts.parquet_writer import (
     FILE_BYTES,
     GROUP_ROWS,
@@ -37,6 +36,8 @@ from darklode.pipeline.base.artifacts.stage import (
 )
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.artifacts.tables import Tables
+from darklode.pipeline.base.artifacts.units import State, Unit, dump_unit_record, parse_unit_record, unit_of
+from darklode.pipeline.base.artifacts.unwritten_files import UnwrittenFiles
 from darklode.schemas.table import SCHEMA_VERSION
 from darklode.schemas.tables import REJECTS, TABLES
 
@@ -52,38 +53,6 @@ PAYLOAD_CHARACTERS = 500
 """Characters of a row kept in `rejects`: enough to recognize it."""
 
 
-@dataclass
-class Unit:
-    """A unit of a stage's work, such as one day; it is recorded once all its parts are on disk.
-
-    Attributes:
-        done: the unit was finished before, by a killed or by the last complete run of the stage, with the same basis.
-            Then the stage must not write its parts again.
-        parts: parts that the unit wrote, by table.
-        facts: values that the stage recorded for the unit; restored if `done`.
-    """
-
-    done: bool
-    parts: dict[str, list[Part]] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class State:
-    """Saved state of an unfinished unit, from which it continues after a kill; deleted when the stage is complete."""
-
-    store: Store
-    name: str
-
-    def read(self) -> bytes | None:
-        """Read the last saved state; None if there is none."""
-        return self.store.read(self.name)
-
-    def write(self, data: bytes) -> None:
-        """Replace the state atomically."""
-        self.store.write(self.name, data)
-
-
 class Output:
     """The open outputs of a running stage. Parts keep the order in which they are written.
 
@@ -97,6 +66,9 @@ class Output:
     def __init__(self, store: Store, plan: Plan, before: Manifest | None, report: Report) -> None:
         self._store = store
         self._intact = IntegrityCheck(store)
+        self._sound_files: set[str] = set()
+        self._unwritten = UnwrittenFiles(store)
+        self._reader = PartReader(self._intact, self._unwritten.parts)
         self._plan = plan
         self._before = before
         self._previous_units: Mapping[str, Mapping[str, Any]] = before.units if before else {}
@@ -110,7 +82,7 @@ class Output:
         self.facts: dict[str, Any] = {}
         self.units: dict[str, dict[str, Any]] = {}
 
-    def write(self, table: str, rows: pa.Table, partition: str = "") -> None:
+    def write(self, table: str, rows: pa.Table, partition: str = "", day: str | None = None) -> None:
         """Write rows as one part; no rows write nothing.
 
         Args:
@@ -118,13 +90,14 @@ class Output:
             rows: in the table's schema.
             partition: folder of the table, such as `2026-03-01`, with its own part numbers. A folder made by
                 `partition_name`, such as `tenant-acme`, accepts rows with that value only.
+            day: ISO date that rows without dates belong to.
 
         Raises:
             ValueError: the table is not declared, the schema differs, or the rows do not belong to the partition.
         """
         self._check(table, rows, partition)
         if rows.num_rows:
-            self._add(table, encode(rows), rows.num_rows, partition, day=first_day(rows))
+            self._add(table, encode(rows), rows.num_rows, partition, day=first_day(rows) or day)
 
     def _check(self, table: str, rows: pa.Table, partition: str) -> None:
         if table not in (*self._plan.stage.writes, REJECTS.name):
@@ -251,10 +224,11 @@ class Output:
 
     def rows(self, table: str) -> int:
         """Number of rows written to a table so far, with its patch (changed and removed rows) applied."""
-        return self.current_tables(table).rows(table)
+        return Tables(self._store, {name: self.parts[name] for name in TABLES[table].files}).rows(table)
 
     def current_tables(self, table: str) -> Tables:
         """Open the parts of a table that were written so far."""
+        self.flush()
         return Tables(self._store, {name: list(self.parts[name]) for name in TABLES[table].files})
 
     def count(self, step: FunnelStep) -> None:
@@ -273,10 +247,8 @@ class Output:
 
     def is_done(self, name: str, basis: str) -> bool:
         """Whether `unit` will find this work done, for stages that need to know before opening the first unit."""
-        record = self._find_record(self.unit_key(name, basis))
-        return record is not None and all(
-            self._intact.is_sound(Part(**part)) for parts in record["parts"].values() for part in parts
-        )
+        unit = self._find_record(self.unit_key(name, basis))
+        return unit is not None and all(self._is_sound(part) for parts in unit.parts.values() for part in parts)
 
     def is_recorded(self, name: str, basis: str) -> bool:
         """Whether a record of the unit exists; unlike `is_done`, does not verify its parts, which could be damaged."""
@@ -302,30 +274,44 @@ class Output:
             yield self._unit
         finally:
             unit, self._unit = self._unit, None
-        self.units[key] = {"parts": _as_dicts(unit.parts), "facts": unit.facts}
+        ends = {table: len(self.parts[table]) for table in unit.parts}
+        places = {table: [ends[table] - len(parts), ends[table]] for table, parts in unit.parts.items()}
+        self.units[key] = {"parts": places, "facts": unit.facts}
         if not previous_unit:
-            self._store.write(self._record(key), dump_checksummed(self.units[key]))
+            self._unwritten.write_record(self._record(key), dump_unit_record(unit))
 
     def read_unit(self, unit: Unit, table: str) -> pa.Table:
         """The rows that a unit wrote to a table, now or earlier."""
-        data = [self._store.read(part.file) for part in unit.parts.get(table, [])]
-        pieces = [pq.read_table(pa.BufferReader(buffer)) for buffer in data if buffer is not None]
-        return pa.concat_tables([TABLES[table].empty(), *pieces])
+        return self.read_parts(table, unit.parts.get(table, []))
+
+    def read_parts(self, table: str, parts: Iterable[Part]) -> pa.Table:
+        """The rows of parts of finished units."""
+        return pa.concat_tables([TABLES[table].empty(), *map(self._reader.read, parts)])
 
     def _record(self, key: str) -> str:
         return f"progress/{self._plan.stage.name}/{key}.json"
 
-    def _find_record(self, key: str) -> Mapping[str, Any] | None:
-        data = self._store.read(self._record(key))
-        return parse_unit_record(data) if data else self._previous_units.get(key)
+    def _find_record(self, key: str) -> Unit | None:
+        """A unit of a killed run, or of the last complete one, with its parts as they were."""
+        data = self._store.read(self._record(key)) if self._record(key) in self._records else None
+        if data:
+            record = parse_unit_record(data)
+            return unit_of(record, {}) if record else None
+        record = self._previous_units.get(key)
+        return unit_of(record, self._before.outputs) if record and self._before else None
+
+    @cached_property
+    def _records(self) -> Collection[str]:
+        """Names of the records that a killed run left."""
+        return self._store.sizes(f"progress/{self._plan.stage.name}")
 
     def _find(self, key: str) -> Unit | None:
-        raw = self._find_record(key)
-        if raw is None:
+        record = self._find_record(key)
+        if record is None:
             return None
-        unit = Unit(done=True, facts=raw["facts"])
-        for table, parts in raw["parts"].items():
-            reused = [self._reuse_file(table, Part(**part)) for part in parts]
+        unit = Unit(done=True, facts=record.facts)
+        for table, parts in record.parts.items():
+            reused = [self._reuse_file(table, part) for part in parts]
             unit.parts[table] = [part for part in reused if part]
             if len(unit.parts[table]) != len(parts):
                 self._discard(unit)
@@ -335,14 +321,22 @@ class Output:
     def _reuse_file(self, table: str, part: Part) -> Part | None:
         """Reuse a part under its number in this run; None if it is missing or damaged."""
         partition = partition_of(part.file)
+        if part.is_merged:  # the number of its file is checked at the end
+            return self._append(table, part, partition) if self._is_sound(part) else None
         renamed = replace(part, file=self._next_file(table, part.sha256, partition))
         if renamed.file == part.file:
-            return self._append(table, part, partition) if self._intact.is_sound(part) else None
+            return self._append(table, part, partition) if self._is_sound(part) else None
         data = self._intact.read(part)
         if data is None:
             return None
         self._store.write(renamed.file, data)
         return self._append(table, renamed, partition)
+
+    def _is_sound(self, part: Part) -> bool:
+        """Whether a part's file is intact; each file is checked once."""
+        if part.file not in self._sound_files and self._intact.is_sound(part):
+            self._sound_files.add(part.file)
+        return part.file in self._sound_files
 
     def _discard(self, unit: Unit) -> None:
         for table, parts in unit.parts.items():
@@ -355,7 +349,10 @@ class Output:
         """Write a part's file and append the part."""
         sha = hashlib.sha256(data).hexdigest()
         part = Part(self._next_file(table, sha, partition), rows, len(data), sha, day)
-        self._store.write(part.file, data)
+        if is_small(rows, day, partition):
+            self._unwritten.add_part(part.file, memoryview(data))
+        else:
+            self._store.write(part.file, data)
         return self._append(table, part, partition)
 
     def _next_file(self, table: str, sha: str, partition: str) -> str:
@@ -369,28 +366,24 @@ class Output:
         return part
 
     def close(self) -> dict[str, list[Part]]:
-        """Write an empty part for each declared table without one, so that its file pattern always matches; returns all
-        parts.
+        """Write an empty part for each declared table without one, so that its file pattern always matches, and merge
+        the parts of past months; returns all parts.
         """
         for table in self._plan.stage.writes:
             if not self.parts[table]:
                 self._add(table, encode(TABLES[table].empty()), 0)
-        return dict(self.parts)
+        merger = MonthMerger(self._plan.stage.name, self._reader, self._store.write)
+        merged_parts = {table: merger.merge(table, parts) for table, parts in self.parts.items()}
+        unwritten_files = self._unwritten.parts
+        for file in {part.file for parts in merged_parts.values() for part in parts} & unwritten_files.keys():
+            self._store.write(file, unwritten_files[file])
+        self._unwritten.drop()
+        return merged_parts
+
+    def flush(self) -> None:
+        """Write the small files of finished units that wait to be written together."""
+        self._unwritten.write()
 
 
 def _folder(table: str, partition: str) -> str:
     return f"{table}/{partition}"
-
-
-def parse_unit_record(data: bytes) -> Mapping[str, Any] | None:
-    """Parse the record of a finished unit; None if it is damaged, so that the unit is computed again."""
-    try:
-        record = load_checksummed(data)
-    except ValueError:
-        return None
-    return record if record.keys() == {"parts", "facts"} else None
-
-
-def _as_dicts(parts: dict[str, list[Part]]) -> dict[str, list[dict[str, Any]]]:
-    # Not `asdict`, which is ten times slower.
-    return {table: [dict(vars(part)) for part in table_parts] for table, table_parts in parts.items()}

@@ -102,13 +102,13 @@ class Packing:
         self._add(data, rows, day=day)
 
 
-def encode(rows: pa.Table) -> memoryview:
+def encode(rows: pa.Table, group_rows: int = TABLE_GROUP_ROWS) -> memoryview:
     """Encode a table, possibly empty, as one Parquet file. The same rows give the same bytes."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, compression="zstd", write_page_checksum=True) as writer:
-        for start in range(0, max(rows.num_rows, 1), TABLE_GROUP_ROWS):
-            group = rows.slice(start, TABLE_GROUP_ROWS)
-            writer.write_table(group.combine_chunks(), row_group_size=TABLE_GROUP_ROWS)
+        for start in range(0, max(rows.num_rows, 1), group_rows):
+            group = rows.slice(start, group_rows)
+            writer.write_table(group.combine_chunks(), row_group_size=group_rows)
     return memoryview(sink.getvalue())
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
 from darklode.pipeline.base.artifacts.output import Output, Report
-from darklode.pipeline.base.artifacts.s3_lease import REMEDY, RunLease, hold_s3_lease
+from darklode.pipeline.base.artifacts.s3_lease import LeaseRecord, RunLease, hold_s3_lease, refusal
 from darklode.pipeline.base.artifacts.stage import (
     Manifest,
     Part,
@@ -78,14 +78,18 @@ class Run:
                 yield
             return
         self.store.prepare()
-        run_lock = FileLock(self.store.local / LOCK_FILE, timeout=0)
+        lock_file = self.store.local / LOCK_FILE
+        run_lock = FileLock(lock_file, timeout=0)
+        owner = LeaseRecord.parse(self.store.read(LOCK_FILE) or b"")  # before the attempt: filelock 3 empties the file
         try:
-            with explain_write_errors(self.store.local / LOCK_FILE):
+            with explain_write_errors(lock_file):
                 run_lock.acquire()
         except Timeout as error:
-            message = f"another process is writing to {self.store.url}; {REMEDY}"
-            raise ArtifactError(message) from error
+            is_known = owner is not None and not owner.is_abandoned  # else that of a killed process
+            raise ArtifactError(refusal(owner if is_known else None, self.store.url)) from error
         try:
+            with suppress(OSError):  # Windows does not write to a locked file
+                lock_file.write_bytes(LeaseRecord.of_this_process().dump())
             with self.store.hold_lease(new_lease()):
                 yield
         finally:
@@ -217,6 +221,9 @@ class Run:
         except EverythingDropped as error:  # the manifest is written anyway: its rejects tell why rows were dropped
             failure = error
             output.facts[FAILURE_FACT] = str(error)
+        except BaseException:  # finished units survive a failure
+            output.flush()
+            raise
         outputs = output.close()
         seconds = round(time.perf_counter() - start_time, 3)
         manifest = Manifest(

@@ -47,7 +47,7 @@ class ConditionalWritesUnsupported(Exception):
 
 @dataclass(frozen=True)
 class LeaseRecord:
-    """Content of the lease object.
+    """Content of the lease object on S3, and of the locked file in a folder.
 
     Attributes:
         host: name of the owner's host.
@@ -86,9 +86,20 @@ class LeaseRecord:
         return json.dumps(asdict(self), indent=1).encode()
 
     @property
+    def owner(self) -> str:
+        """Host, process and start, for messages."""
+        return f"{self.host}, PID {self.pid}, since {self.since}"
+
+    @property
     def is_abandoned(self) -> bool:
         """Whether the owner ran on this machine and no longer exists."""
         return self.machine == machine_id() and not is_running(self.pid)
+
+
+def refusal(owner: LeaseRecord | None, url: str, remedy: str = REMEDY) -> str:
+    """Message for a process that is refused, which names the owner of the run if it is known."""
+    named = f" ({owner.owner})" if owner else ""
+    return f"another process{named} is writing to {url}; {remedy}"
 
 
 @dataclass(frozen=True)
@@ -238,8 +249,7 @@ class RunLease:
     def _refusal(self, stored: StoredLease | None) -> str:
         """Message that names the holder, and when its lease expires."""
         record = stored.record if stored else None
-        owner = f" ({record.host}, PID {record.pid}, since {record.since})" if record else ""
-        message = f"another process{owner} is writing to {self._url}; {self._remedy}"
+        message = refusal(record, self._url, self._remedy)
         if stored is None:
             return message
         remaining = max(1, round(LEASE_SECONDS - stored.age))

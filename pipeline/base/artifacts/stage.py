@@ -38,14 +38,17 @@ class Stage:
 
 @dataclass(frozen=True)
 class Part:
-    """One Parquet file of a table.
+    """Rows of a table that were written together: a Parquet file, or a range of rows of a merged one (`merged_files`).
 
     Attributes:
         file: path relative to the run.
         rows: number of rows.
-        size: size in bytes.
-        sha256: hex digest of the file.
+        size: size of the file in bytes.
+        sha256: hex digest of the part as a file of its own; merging does not change it.
         day: earliest ISO date of the rows; None without dates and in records of older versions.
+        first_row: row of the merged file at which the part begins.
+        merged_rows: number of rows of the merged file; None: the part is a file of its own.
+        merged_sha256: hex digest of the merged file.
     """
 
     file: str
@@ -53,6 +56,29 @@ class Part:
     size: int
     sha256: str
     day: str | None = None
+    first_row: int = 0
+    merged_rows: int | None = None
+    merged_sha256: str | None = None
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether it is a range of rows of a merged file."""
+        return self.merged_rows is not None
+
+    @property
+    def file_sha256(self) -> str:
+        """Hex digest of the file."""
+        return self.merged_sha256 or self.sha256
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its fields, to be written as JSON; those of a merged file only if it is one."""
+        # Not `asdict`, which is ten times slower.
+        return {name: value for name, value in vars(self).items() if self.is_merged or name not in MERGED_FIELDS}
+
+
+MERGED_FIELDS = ("first_row", "merged_rows", "merged_sha256")
+RANGE_FIELDS = ("rows", "sha256", "day", "first_row")
+"""Fields in which the parts of a merged file differ."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +124,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         # Not `asdict`, which copies every value of every unit.
-        outputs = {name: [vars(part) for part in parts] for name, parts in self.outputs.items()}
+        outputs = {name: _dump_parts(parts) for name, parts in self.outputs.items()}
         return dump_checksummed(vars(self) | {"outputs": outputs, "funnel": [vars(step) for step in self.funnel]})
 
     @classmethod
@@ -110,11 +136,38 @@ class Manifest:
         """
         try:
             raw = load_checksummed(data)
-            raw["outputs"] = {name: [Part(**part) for part in parts] for name, parts in raw["outputs"].items()}
+            raw["outputs"] = {name: _load_parts(parts) for name, parts in raw["outputs"].items()}
             raw["funnel"] = [FunnelStep(**step) for step in raw["funnel"]]
             return cls(**raw)
         except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
             raise ValueError(f"invalid manifest: {error}") from error
+
+
+def _dump_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Parts for a manifest; consecutive parts of a merged file share an entry."""
+    entries: list[dict[str, Any]] = []
+    for part in parts:
+        entry = part.as_dict()
+        if part.is_merged:
+            values = [entry.pop(name) for name in RANGE_FIELDS]
+            if not entries or entries[-1]["file"] != part.file:
+                entries.append(entry | {"parts": []})
+            entries[-1]["parts"].append(values)
+        else:
+            entries.append(entry)
+    return entries
+
+
+def _load_parts(entries: Sequence[dict[str, Any]]) -> list[Part]:
+    """Inverse of `_dump_parts`."""
+    parts: list[Part] = []
+    for entry in entries:
+        file_fields = {name: value for name, value in entry.items() if name != "parts"}
+        ranges = (
+            [dict(zip(RANGE_FIELDS, values, strict=True)) for values in entry["parts"]] if "parts" in entry else [{}]
+        )
+        parts += [Part(**file_fields, **fields) for fields in ranges]
+    return parts
 
 
 @dataclass(frozen=True)

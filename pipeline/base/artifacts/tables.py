@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -72,7 +72,8 @@ class Tables:
         path = self._store.path(part.file)
         filesystem = self._store.filesystem
         with explain_failures():
-            return pq.read_table(path, filesystem=filesystem, partitioning=None, page_checksum_verification=True)
+            rows = pq.read_table(path, filesystem=filesystem, partitioning=None, page_checksum_verification=True)
+        return rows.slice(part.first_row, part.rows) if part.is_merged else rows
 
     def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
         """Parts of a table by ISO date, in order; every part must have rows of a single day.
@@ -95,7 +96,7 @@ class Tables:
         return _DAY_CACHE[part.sha256, column]
 
     def footer(self, part: Part) -> pq.FileMetaData:
-        """One part's Parquet footer."""
+        """Footer of one part's Parquet file."""
         self._require_intact(table_of(part.file))
         return pq.read_metadata(self._store.path(part.file), filesystem=self._store.filesystem)
 
@@ -120,15 +121,18 @@ class Tables:
         import pyarrow.dataset as pads  # slow: imports pandas if it is installed
 
         self._require_intact(table)
-        files = [self._store.path(part.file) for part in self._parts[table]]
+        ranges = row_ranges(self._parts[table])
         schema = TABLES[table].schema
-        if not files:
+        if not ranges:
             return pads.dataset(TABLES[table].empty())
         if not set(columns or schema.names) <= self._columns(table):  # pyarrow would read missing columns as null
             raise self._other_version(table)
         filesystem = self._store.filesystem
         options = pads.ParquetFragmentScanOptions(page_checksum_verification=True)
         checked_parquet = pads.ParquetFileFormat(default_fragment_scan_options=options)
+        if any(rows.is_incomplete for rows in ranges):
+            return pads.dataset(pa.concat_tables(self.part(part) for part in self._parts[table]))
+        files = [self._store.path(rows.file) for rows in ranges]
         return pads.dataset(files, schema=schema, format=checked_parquet, filesystem=filesystem)
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -232,17 +236,25 @@ class Tables:
     def _rows(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> str:
         """SQL for the rows in a table's own files; `name` is used if a dataset must be registered."""
         self._require_intact(table)
-        files = [self._store.path(part.file) for part in self._parts[table]]
+        ranges = row_ranges(self._parts[table])
         # DuckDB would read these characters as a glob pattern, which could match files of another folder.
-        pattern = any(character in name for name in files for character in "*?[")
-        if not files:
+        pattern = any(character in self._store.path(rows.file) for rows in ranges for character in "*?[")
+        if not ranges:
             return no_rows(TABLES[table])
         columns = ", ".join(f'"{field.name}"' for field in TABLES[table].schema)
         if self._store.local is None or pattern:
             connection.register(name, self.dataset(table))
             return f'SELECT {columns} FROM "{name}"'
-        names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
-        return f"SELECT {columns} FROM read_parquet([{names}], {NO_HIVE})"
+        names = {rows.file: "'" + self._store.path(rows.file).replace("'", "''") + "'" for rows in ranges}
+        complete = ", ".join(names[rows.file] for rows in ranges if not rows.is_incomplete)
+        selections = [f"SELECT {columns} FROM read_parquet([{complete}], {NO_HIVE})"] if complete else []
+        selections += [
+            f"SELECT {columns} FROM read_parquet([{names[rows.file]}], {NO_HIVE}, file_row_number = true)"
+            f" WHERE file_row_number >= {rows.first} AND file_row_number < {rows.end}"
+            for rows in ranges
+            if rows.is_incomplete
+        ]
+        return " UNION ALL ".join(selections)
 
 
 class _ConnectedTables(Tables):
@@ -260,6 +272,37 @@ class _ConnectedTables(Tables):
                 self.view(self._connection, table, table)
                 self._viewed.add(table)
         yield self._connection
+
+
+class RowRange(NamedTuple):
+    """Consecutive rows of a file: all of them, or parts of a merged file."""
+
+    file: str
+    first: int
+    end: int
+    file_rows: int
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the file has other rows, too."""
+        return self.end - self.first < self.file_rows
+
+
+def row_ranges(parts: Iterable[Part]) -> list[RowRange]:
+    """The rows of some parts, as few ranges as possible; files in the order of their first parts."""
+    parts_of_files: dict[str, list[Part]] = {}
+    for part in parts:
+        parts_of_files.setdefault(part.file, []).append(part)
+    ranges: list[RowRange] = []
+    for file, file_parts in parts_of_files.items():
+        n_rows = file_parts[0].merged_rows
+        for part in sorted(file_parts, key=lambda part: part.first_row):
+            first, end = part.first_row, part.first_row + part.rows
+            if ranges and (ranges[-1].file, ranges[-1].end) == (file, first):
+                ranges[-1] = ranges[-1]._replace(end=end)
+            else:
+                ranges.append(RowRange(file, first, end, part.rows if n_rows is None else n_rows))
+    return ranges
 
 
 def select_tables(parts: Mapping[str, list[Part]], *tables: str) -> dict[str, list[Part]]:

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
-from darklode.pipeline.base.artifacts.output import parse_unit_record
 from darklode.pipeline.base.artifacts.run import Run
 from darklode.pipeline.base.artifacts.stage import Manifest, Part
 from darklode.pipeline.base.artifacts.store import Store
+from darklode.pipeline.base.artifacts.units import parse_unit_record
 from darklode.schemas.tables import TABLES
 
 N_READERS = 8

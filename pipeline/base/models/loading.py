@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.base.models import INSTALL
 from darklode.pipeline.base.models.local import (
+    ModelClass,
     ModelFolder,
     declares_end_token,
     fetch_hint,
     locate,
+    missing_class,
+    other_class,
     own_code,
     repository,
 )
@@ -67,24 +70,31 @@ def load_query_tower(settings: Settings, device: str) -> SentenceTransformer:
     return tower
 
 
-def open_model(settings: Settings, device: str, kind: Literal["SentenceTransformer", "CrossEncoder"]) -> Any:
+def open_model(settings: Settings, device: str, kind: ModelClass) -> Any:
     """Open a sentence-transformers model with the dtype and maximum length of the settings.
 
     Raises:
         MissingPart: as for `load_model`.
-        SettingsError: as for `load_model`.
+        SettingsError: as for `load_model`, or the model is of another class.
     """
     model = locate(settings)
     _reject_custom_code(settings, model)
+    _reject_other_class(model, kind)
     loaded = _open_local(settings, device, model, kind) if model else None
     if loaded is None:
         loaded = _open(settings, device, repository(settings.model), kind)
         _reject_custom_code(settings, locate(settings))
+        _reject_other_class(locate(settings), kind)
     _limit(loaded, settings)
     return loaded
 
 
-def _open_local(settings: Settings, device: str, model: ModelFolder, kind: str) -> Any:
+def _reject_other_class(model: ModelFolder | None, kind: ModelClass) -> None:
+    if model and (problem := other_class(model, kind)):
+        raise SettingsError(problem)
+
+
+def _open_local(settings: Settings, device: str, model: ModelFolder, kind: ModelClass) -> Any:
     try:
         return _open(settings, device, str(model.folder), kind, local=True)
     except MissingPart:
@@ -93,12 +103,15 @@ def _open_local(settings: Settings, device: str, model: ModelFolder, kind: str) 
         return None  # the model is incomplete in the cache
 
 
-def _open(settings: Settings, device: str, name: str, kind: str, *, local: bool = False) -> Any:
+def _open(settings: Settings, device: str, name: str, kind: ModelClass, *, local: bool = False) -> Any:
     try:
-        opened = getattr(import_module("sentence_transformers"), kind)
+        library = import_module("sentence_transformers")
         logging = import_module("transformers.utils").logging
     except ImportError as error:
         raise MissingPart(f"model {settings.model} needs sentence-transformers: {INSTALL}") from error
+    if problem := missing_class(kind):
+        raise MissingPart(f"model {settings.model}: {problem}")
+    opened = getattr(library, kind)
     logging.disable_progress_bar()  # it would disturb Darklode's own progress bar
     revision = None if local else settings.revision
     options = {"dtype": settings.dtype}

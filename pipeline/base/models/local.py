@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.models import INSTALL
@@ -27,6 +28,11 @@ FILES_PREFIX = "files-"
 """Prefix of a revision that is a hash of a folder's files."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
+ModelClass = Literal["SentenceTransformer", "CrossEncoder", "SparseEncoder", "MultiVectorEncoder"]
+"""Classes of sentence-transformers that load models."""
+
+_FIRST_RELEASE = {"MultiVectorEncoder": 6}
+"""First major release of sentence-transformers with a class that not all supported releases have."""
 _DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _WORKING_SHARE = 1.25
 """Memory for weights and activations, relative to the weights; 32 texts of 500 characters need less."""
@@ -100,8 +106,8 @@ def versioned_name(settings: Settings) -> str:
     return f"{name}@{revision}"
 
 
-def missing_for(settings: Settings) -> list[str]:
-    """Problems that would prevent loading the model: packages, files, custom code, memory."""
+def missing_for(settings: Settings, kind: ModelClass = "SentenceTransformer") -> list[str]:
+    """Problems that would prevent loading the model as this class: packages, files, custom code, memory."""
     if not all(find_spec(name) for name in ("sentence_transformers", "torch")):
         return [INSTALL, *_package_problems(settings)]
     try:
@@ -112,8 +118,45 @@ def missing_for(settings: Settings) -> list[str]:
     code = own_code(model.folder) if model else None
     if code:
         problems.append(f"the model needs its own code ({code}), which is never executed: serve it with vLLM")
+    problems += filter(None, [missing_class(kind), other_class(model, kind) if model else ""])
     needed = int(parameters(settings, model) * _DTYPE_BYTES[settings.dtype] * _WORKING_SHARE)
     return problems + memory_problems(settings.device, needed)
+
+
+def missing_class(kind: ModelClass) -> str:
+    """What is missing to load models of a class; empty if the installed sentence-transformers has it."""
+    first = _FIRST_RELEASE.get(kind)
+    try:
+        installed = version("sentence-transformers")
+    except PackageNotFoundError:
+        return INSTALL
+    if first is None or int(installed.partition(".")[0]) >= first:
+        return ""
+    return f"{kind} needs sentence-transformers {first} or newer, {installed} is installed"
+
+
+def other_class(model: ModelFolder, kind: ModelClass) -> str:
+    """Why a model is not one of the class: sentence-transformers would convert it, with new, random weights.
+
+    Only sparse and multi-vector models are checked; empty if there is no problem.
+    """
+    if kind not in {"SparseEncoder", "MultiVectorEncoder"}:
+        return ""
+    declared = _declared_class(model.folder)
+    described = {"SparseEncoder": "sparse (SPLADE)", "MultiVectorEncoder": "multi-vector (ColBERT)"}[kind]
+    return "" if declared == kind else f"model {model.name} is no {described} model"
+
+
+def _declared_class(folder: Path) -> str | None:
+    """The class that the files of a sparse or multi-vector model name; None if they name none."""
+    declared = _json(folder / "config_sentence_transformers.json").get("model_type")
+    if declared is not None:
+        return "MultiVectorEncoder" if declared == "ColBERT" else str(declared)  # PyLate's name
+    modules = folder / "modules.json"
+    names = architectures(folder)
+    if "HF_ColBERT" in names or (modules.is_file() and '"pylate.' in modules.read_text(encoding="utf-8")):
+        return "MultiVectorEncoder"  # Stanford's ColBERT, or early releases of PyLate
+    return "SparseEncoder" if not modules.is_file() and any(name.endswith("ForMaskedLM") for name in names) else None
 
 
 @cache

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-
-from darklode.pipeline.base.artifacts import Tables
 
 
 @dataclass(frozen=True)
@@ -17,8 +14,10 @@ class Format:
         tables: required tables; it cannot read others.
         write: writes the format into an empty folder; raises ExportError if there is nothing to write.
         test_labels: whether it contains labels of the test split, which can be withheld.
+        options: keyword arguments of `write` that a user may set, such as `level`.
     """
 
     tables: tuple[str, ...]
-    write: Callable[[Tables, Path], None]
+    write: Callable[..., None]
     test_labels: bool = False
+    options: tuple[str, ...] = ()

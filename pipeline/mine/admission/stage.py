@@ -164,9 +164,16 @@ class PastDays:
             self._connection.execute(query, {"days": [date.fromisoformat(day) for day in days]})
 
     def _insert_days(self, name: str, days: Sequence[str]) -> None:
-        if days:
+        if not days:
+            return
+        tenant_days = {day: self._tenant_days[day] for day in days}
+        if name == "measures":  # written by this stage, perhaps not to files yet
+            parts = [part for day in days for part in self._parts[name].get(day, [])]
+            self._connection.register("measures_of_days", self._output.read_parts("day_measures", parts))
+            insert_days(self._connection, name, tenant_days, "measures_of_days")
+        else:
             self._view("more_days", name, days)
-            insert_days(self._connection, name, {day: self._tenant_days[day] for day in days})
+            insert_days(self._connection, name, tenant_days)
 
     def _view(self, view: str, name: str, days: Sequence[str]) -> None:
         """Create a view of the parts of some days."""
@@ -183,14 +190,18 @@ def create_past_tables(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def insert_days(
-    connection: duckdb.DuckDBPyConnection, name: str, tenant_days: Mapping[str, Sequence[TenantDay]]
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    tenant_days: Mapping[str, Sequence[TenantDay]],
+    more_days: str = "more_days",
 ) -> None:
-    """Insert the rows of `more_days` that later days are compared with.
+    """Insert the rows of some days that later days are compared with.
 
     Args:
-        connection: with the tables of `create_past_tables` and the relation `more_days`.
+        connection: with the tables of `create_past_tables`.
         name: figures, marks or measures.
-        tenant_days: the tenants of each day in `more_days`.
+        tenant_days: the tenants of each of these days.
+        more_days: the relation that holds their rows.
     """
     rows = [
         {"tenant": row.tenant, "date": date.fromisoformat(day), "state": row.state, "deviates": row.deviates}
@@ -202,7 +213,7 @@ def insert_days(
     # A tenant without rows that is not unusual has no row in `log_days`.
     extra = ", coalesce(state, 'admitted'), coalesce(deviates, false)" if name == "measures" else ""
     insert_sql = f"""
-        INSERT INTO {name}_before SELECT m.*{extra} FROM more_days m LEFT JOIN tenant_days USING (tenant, date)
+        INSERT INTO {name}_before SELECT m.*{extra} FROM {more_days} m LEFT JOIN tenant_days USING (tenant, date)
         WHERE coalesce(is_in, true)
     """
     connection.execute(insert_sql)

@@ -23,6 +23,7 @@ from darklode.pipeline.mine.association.lenders import (
     count_over_bound,
     pairs_since_sql,
 )
+from darklode.pipeline.mine.days import PIECE_ROWS, by_date
 from darklode.schemas.mined_tables import ASSOCIATIONS
 from darklode.schemas.mining import AssociateSettings
 
@@ -224,10 +225,6 @@ def keyless_relevance_pairs(
     return pairs
 
 
-PART_ROWS = 200_000
-"""Maximum rows of a piece of associations."""
-
-
 class Associations:
     """The associations of the queries in a connection's `log_queries` and `query_terms`.
 
@@ -269,9 +266,9 @@ class Associations:
         """The associations, ordered by date, tenant, query, kind and lender.
 
         Yields:
-            A date and at most `PART_ROWS` rows of `associations` of that date; dates ascend.
+            A date and at most `PIECE_ROWS` rows of `associations` of that date; dates ascend.
         """
-        reader = self._connection.sql(self._pairs_sql, params={"since": self._since}).to_arrow_reader(PART_ROWS)
+        reader = self._connection.sql(self._pairs_sql, params={"since": self._since}).to_arrow_reader(PIECE_ROWS)
         for day, pairs in by_date(reader):
             yield day, self._names.rows(pairs)
 
@@ -282,25 +279,3 @@ def _share_of_queries(connection: duckdb.DuckDBPyConnection, numbers: TermNumber
         return ALL_QUERY_NUMBERS
     (n_queries,) = connection.sql(f"SELECT count(*) FROM {numbers.queries}").fetchall()[0]
     return range(n_queries * share // n_shares, n_queries * (share + 1) // n_shares)
-
-
-def by_date(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[date, pa.Table]]:
-    """Split rows ordered by `date` into pieces of one date and at most `PART_ROWS` rows.
-
-    DuckDB's batch sizes depend on its number of threads; these pieces are the same on every machine.
-    """
-    buffer: pa.Table | None = None
-    for batch in batches:
-        rows = pa.Table.from_batches([batch])
-        buffer = pa.concat_tables([buffer, rows]) if buffer else rows
-        while buffer.num_rows:
-            day = buffer["date"][0]
-            n_rows_of_day = pc.sum(pc.equal(buffer["date"], day)).as_py()
-            # The next batch may have more rows of this date.
-            if n_rows_of_day == buffer.num_rows and n_rows_of_day < PART_ROWS:
-                break
-            size = min(n_rows_of_day, PART_ROWS)
-            yield day.as_py(), buffer.slice(0, size)
-            buffer = buffer.slice(size)
-    if buffer:
-        yield buffer["date"][0].as_py(), buffer

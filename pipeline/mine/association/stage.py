@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.sharding import Pieces, Spread, here
-from darklode.pipeline.mine.association.algorithm import Associations, by_date
+from darklode.pipeline.mine.association.algorithm import Associations
 from darklode.pipeline.mine.association.reformulations import session_associations
+from darklode.pipeline.mine.days import by_date
 from darklode.schemas.mined_tables import ASSOCIATIONS
 from darklode.schemas.mining import AssociateSettings
 

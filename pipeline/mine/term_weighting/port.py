@@ -172,7 +172,7 @@ def weight_terms(
     for done, (part, basis) in enumerate(zip(parts, bases, strict=True)):
         with output.unit(part.sha256, basis=basis) as unit:
             if not unit.done:
-                unit.facts["weighted"] = _write_terms(islice(pieces, -(-part.rows // QUERY_BATCH)), output)
+                unit.facts["weighted"] = _write_terms(islice(pieces, -(-part.rows // QUERY_BATCH)), output, part.day)
         n_weighted += unit.facts["weighted"]
         output.progress(done + 1, len(parts))
     queries = tables.rows("log_queries")
@@ -205,10 +205,10 @@ def _make_shards(
     ]
 
 
-def _write_terms(pieces: Iterable[pa.Table], output: Output) -> int:
-    """Write the terms of a part's queries; returns the number of queries with a term."""
+def _write_terms(pieces: Iterable[pa.Table], output: Output, day: str | None) -> int:
+    """Write the terms of a part's queries, first searched on `day`; returns the number of queries with a term."""
     n_weighted = 0
     for rows in pieces:
-        output.write("query_terms", rows)
+        output.write("query_terms", rows, day=day)
         n_weighted += rows.group_by(["tenant", "query_id"]).aggregate([]).num_rows
     return n_weighted

@@ -10,10 +10,19 @@ from darklode.pipeline.report.drawing import Chart, Curves, Facts
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
+from darklode.pipeline.train.release.verdict import format_interval
 
 DIFFERENCES_SQL = """
     SELECT part, measure, difference, low, high, p_holm, detectable, wins, losses, queries FROM evaluation_pairs
-    WHERE tenant IS NULL ORDER BY part <> 'own positive', part, measure NOT LIKE 'nDCG%', measure
+    WHERE tenant IS NULL AND system = 'adapted' AND other = 'base'
+    ORDER BY part <> 'own positive', part, measure NOT LIKE 'nDCG%', measure
+"""
+# Of the deciding part, as for the release decision.
+SYSTEMS_SQL = """
+    SELECT system AS part, measure, difference, low, high, p_holm, wins, losses, queries FROM evaluation_pairs
+    WHERE tenant IS NULL AND other = 'base' AND measure = 'nDCG@10'
+      AND part = (SELECT max(part) FROM evaluation_pairs WHERE part IN ('own positive', 'counted'))
+    ORDER BY difference DESC, system
 """
 TRAINING_DATA_SQL = """
     SELECT split, count(*) AS queries, count(DISTINCT "group") AS clusters,
@@ -30,6 +39,12 @@ TRIALS_SQL = """
            row_number() OVER (ORDER BY validation DESC, share, trial) = 1 AS kept
     FROM adaptation_trials ORDER BY trial, share
 """
+
+COMPARISON_LABELS = {
+    "label_free": "gain over {system}, the best without labels on validation",
+    "hybrid": "gain in hybrid search, over {system}",
+    "control": "gain over shuffled labels: what the labels brought",
+}
 
 CURVE_TITLES = {
     "loss": "loss",
@@ -49,6 +64,10 @@ def _decision_facts(row: Row) -> Iterator[tuple[str, str]]:
         interval = f" ({row['low']:+.3f} to {row['high']:+.3f})" if row["low"] is not None else ""
         yield "nDCG@10 gain over the base", f"{row['difference']:+.3f}{interval}"
     yield "deciding test queries", number(row["queries"])
+    for name, label in COMPARISON_LABELS.items():
+        if row[name] is not None:
+            ends = {"difference": row[f"over_{name}"], "low": row[f"over_{name}_low"], "high": row[f"over_{name}_high"]}
+            yield label.format(system=row[name]), format_interval(ends)
     if row["detectable"] is not None:
         yield "minimum detectable difference", f"{row['detectable']:.3f}"
     folds = f", cross-validated in {row['folds']} folds" if row["folds"] else ""
@@ -132,10 +151,20 @@ SECTION = FigureSection(
             wide=True,
         ),
         Figure(
+            "adapter-systems",
+            "Gain over the base encoder, by system",
+            "Systems that need no labels, the adapted encoder, its fusions with BM25, and the control with shuffled "
+            "labels, on the deciding test queries.",
+            sql_source(SYSTEMS_SQL),
+            _lifts,
+            ("adapter_verdict", "evaluation_pairs"),
+            wide=True,
+        ),
+        Figure(
             "adapter-headroom",
             "Headroom",
-            "Scores on the validation queries before training: the base encoder, its top 100 in the best order, and "
-            "the maximum that any ranking can reach.",
+            "Scores on the queries used for model selection, before training: systems that need no labels, the base's "
+            "top 100 in the best order, and the maximum that any ranking can reach.",
             lambda source: source.tables.read("headroom"),
             _headroom,
             ("headroom",),

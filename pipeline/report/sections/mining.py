@@ -9,7 +9,7 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, evidence, stacked_bars, whiskers
 from darklode.pipeline.report.drawing import Chart
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
-from darklode.pipeline.report.formatting import number
+from darklode.pipeline.report.formatting import number, short_id
 from darklode.pipeline.report.source import ReportSource
 
 MAX_DAYS = 120
@@ -55,7 +55,7 @@ def _confirmed_charts(table: pa.Table, _source: ReportSource) -> list[Chart]:
 def _share(row: dict[str, Any], name: str, *, with_judge: bool) -> Whisker:
     middle, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     label, tone = VERIFIED_SHARES[name]
-    group = f"{row['source']}, {row['judge_id']}" if with_judge else row["source"]
+    group = f"{row['source']}, {short_id(row['judge_id'])}" if with_judge else row["source"]
     return Whisker(f"{row['tier']}, {label}", middle, low, high, f"{number(row[label])} checked", group, tone)
 
 

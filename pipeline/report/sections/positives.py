@@ -49,7 +49,7 @@ SECTION = FigureSection(
             "positives-per-query",
             "Positives per query",
             "Queries by number of relevant candidates. At 0 no positive was found: the corpus has no answer, the "
-            "retrievers did not find it, or the judge is not sure enough of it (`labels.test_precision`). The last bin "
+            "retrievers did not find it, or the judge is not sure enough of it (labels.test_precision). The last bin "
             "contains all above 30.",
             sql_source(POSITIVES_PER_QUERY_SQL),
             _positives,

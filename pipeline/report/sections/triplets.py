@@ -73,6 +73,8 @@ def most_doubtful(source: ReportSource, connection: duckdb.DuckDBPyConnection, n
 
 
 N_SHOWN = 10
+N_OPEN = 4
+"""Random triplets that are shown at once, and twice the doubtful ones; the others are in a part to open."""
 MAX_TEXT_CHARACTERS = 2000
 MAX_NEGATIVES = 4
 
@@ -130,7 +132,7 @@ def _quotes(table: pa.Table, source: ReportSource) -> list[Quotes]:
     rows = table.to_pylist()
     keys = [_key(row, document_id) for row in rows for document_id in (row["positive_id"], *row["negative_ids"])]
     passages = Passages(source, keys)
-    return [Quotes([_quote(row, passages) for row in rows])]
+    return [Quotes([_quote(row, passages) for row in rows], N_OPEN)]
 
 
 def _key(row: Mapping[str, Any], text: str) -> Key:
@@ -151,7 +153,7 @@ def _quote(row: dict[str, Any], passages: Passages) -> Quote:
 def _doubtful_notes(table: pa.Table, source: ReportSource) -> list[Quotes]:
     rows = table.to_pylist()
     passages = Passages(source, [_key(row, row[name]) for row in rows for name in ("chunk_id", "positive_id")])
-    return [Quotes([_doubt(row, passages) for row in rows])]
+    return [Quotes([_doubt(row, passages) for row in rows], N_OPEN // 2)]
 
 
 def _doubt(row: dict[str, Any], passages: Passages) -> Quote:
@@ -168,30 +170,6 @@ SECTION = FigureSection(
     "triplets",
     "Triplets",
     (
-        Figure(
-            "triplets",
-            "Triplets by split and source",
-            "short rows have fewer hard negatives than triplets.num_negatives; missing negatives: total shortfall.",
-            lambda source: statistics.triplets(source.tables, source.settings.triplets.num_negatives),
-            needs=("triplets", "qrels"),
-            wide=True,
-        ),
-        Figure(
-            "held-out",
-            "Held-out queries that share a positive with training",
-            "A model may have memorized these positives: evaluate such queries separately. split.group_by can separate "
-            "positives.",
-            lambda source: statistics.held_out(source.tables),
-            needs=("held_out",),
-        ),
-        Figure(
-            "leakage",
-            "Shared by training and validation",
-            "split.group_by decides what is kept apart. Sessions and users are counted in the last 28 days of the log, "
-            "by the searches that support triplets.",
-            lambda source: statistics.leakage(source.tables),
-            needs=("split_leakage",),
-        ),
         Figure(
             "random-triplets",
             "Ten random triplets",
@@ -220,6 +198,30 @@ SECTION = FigureSection(
             _doubtful_notes,
             ("triplets", "mined_verdicts"),
             wide=True,
+        ),
+        Figure(
+            "triplets",
+            "Triplets by split and source",
+            "short rows have fewer hard negatives than triplets.num_negatives; missing negatives: total shortfall.",
+            lambda source: statistics.triplets(source.tables, source.settings.triplets.num_negatives),
+            needs=("triplets", "qrels"),
+            wide=True,
+        ),
+        Figure(
+            "held-out",
+            "Held-out queries that share a positive with training",
+            "A model may have memorized these positives: evaluate such queries separately. split.group_by can separate "
+            "positives.",
+            lambda source: statistics.held_out(source.tables),
+            needs=("held_out",),
+        ),
+        Figure(
+            "leakage",
+            "Shared by training and validation",
+            "split.group_by decides what is kept apart. Sessions and users are counted in the last 28 days of the log, "
+            "by the searches that support triplets.",
+            lambda source: statistics.leakage(source.tables),
+            needs=("split_leakage",),
         ),
     ),
     of_labels=True,

@@ -8,7 +8,7 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Histogram, HistogramBin, histograms, stacked_bars
 from darklode.pipeline.report.drawing import AxisScale, Chart, Drawing, Facts, Rule, round_up_nicely
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
-from darklode.pipeline.report.formatting import number, share
+from darklode.pipeline.report.formatting import number, share, short_id
 from darklode.pipeline.report.source import ReportSource, thresholds
 
 MAX_BINS = 20
@@ -93,7 +93,9 @@ def _nulls(table: pa.Table, _source: ReportSource) -> list[Drawing]:
 def _judges(table: pa.Table, _source: ReportSource) -> list[Chart]:
     series = {"relevant": ("relevant", "a"), "not_relevant": ("not relevant", "b"), "unreadable": ("unreadable", "c")}
     used_series = {name: style for name, style in series.items() if any(table[name].to_pylist())}
-    return [stacked_bars(table, "judge_id", used_series, axis="pairs", max_bars=8)]
+    names = pa.array([short_id(judge_id) for judge_id in table["judge_id"].to_pylist()], pa.string())
+    named = table.set_column(table.schema.get_field_index("judge_id"), "judge", names)
+    return [stacked_bars(named, "judge", used_series, axis="pairs", max_bars=8)]
 
 
 SECTION = FigureSection(

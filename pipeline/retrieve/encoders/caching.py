@@ -159,10 +159,15 @@ def _select_new(shards: Shards | None, seen_keys: KeyIndex, hashes: pa.Array) ->
     return pa.array(np.flatnonzero(is_missing))
 
 
+def hash_query(text: str) -> str:
+    """SHA-256 of a query's text: 32 hex digits."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def hash_queries(texts: Sequence[str]) -> HashedTexts:
     """Queries with the SHA-256 of their text; blank queries are left out."""
     non_empty = [text for text in texts if text.strip()]
-    hashes = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in non_empty]
+    hashes = [hash_query(text) for text in non_empty]
     return pa.array(hashes, pa.string()), pa.array(non_empty, pa.string())
 
 

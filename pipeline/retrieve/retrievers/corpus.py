@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.terms import Analyzer, TermSpace
+from darklode.pipeline.base.types import Ints
 from darklode.pipeline.retrieve.best_chunks import DocumentChunks
 from darklode.pipeline.retrieve.encoders.caching import HashedTexts
 from darklode.pipeline.retrieve.encoders.lsa import TermVectors, fit_character_map
 from darklode.pipeline.retrieve.encoders.ppmi import fit_word_vectors
 from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS, Bm25, Index, build_index
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes
+from darklode.pipeline.retrieve.retrievers.member_lists import ListedRetriever, MemberLists, member_key
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.retrieve.retrievers.rank_bm25 import RankBm25
 from darklode.pipeline.retrieve.retrievers.topk import fixed_point
@@ -47,6 +49,7 @@ class Corpus:
         scratch: existing folder for the memory-mapped vectors; no other process may write to it.
         indexes: stored BM25 indexes of this corpus; None: indexes are built and not stored.
         hashed: the same chunks with content hashes, which neural encoders need; None: no such encoders.
+        lists: where the rankings of retrievers that others are made of are kept; None: nowhere.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Corpus:
         scratch: Path,
         indexes: Bm25Indexes | None = None,
         hashed: HashedChunks | None = None,
+        lists: MemberLists | None = None,
     ) -> None:
         self.batches = batches
         self.n_chunks = n_chunks
@@ -63,6 +67,45 @@ class Corpus:
         self._hashed = hashed
         self._indexes = indexes
         self._bm25: dict[Bm25Settings, Retriever] = {}
+        self._lists = lists
+        self._listed: dict[str, ListedRetriever] = {}
+
+    def open(self, build: Callable[[Corpus], Retriever]) -> Retriever:
+        """Build a retriever; rankings that other retrievers need are kept."""
+        retriever = self.member(build)
+        if isinstance(retriever, ListedRetriever):
+            retriever.prepare()
+        return retriever
+
+    def member(self, build: Callable[[Corpus], Retriever]) -> Retriever:
+        """A retriever that another one is made of; it is not built if its rankings are kept."""
+        if self._lists is None or not self._lists.depths:
+            return build(self)
+        key = member_key(build)
+        if key not in self._lists.depths:
+            return build(self)
+        if key not in self._listed:
+            self._listed[key] = ListedRetriever(
+                lambda: build(self), self._lists.folder, key, self.n_chunks, self._lists.depths[key]
+            )
+        return self._listed[key]
+
+    def hashed_texts(self, rows: Ints) -> HashedTexts:
+        """Content hashes and texts of some chunks; reads the chunks up to the last of them.
+
+        Args:
+            rows: ascending, each once.
+        """
+        hashes, texts, start = [pa.array([], pa.string())], [pa.array([], pa.string())], 0
+        for block_hashes, block_texts in self.hashed_chunks.iterate_hashes():
+            first, end = np.searchsorted(rows, [start, start + len(block_hashes)])
+            positions = pa.array(rows[first:end] - start)
+            hashes.append(block_hashes.take(positions))
+            texts.append(block_texts.take(positions))
+            start += len(block_hashes)
+            if end == len(rows):
+                break
+        return pa.concat_arrays(hashes), pa.concat_arrays(texts)
 
     @property
     def hashed_chunks(self) -> HashedChunks:

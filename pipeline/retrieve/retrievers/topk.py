@@ -19,7 +19,7 @@ from darklode.pipeline.retrieve.retrievers.port import Hits
 BLOCK_CELLS = 1 << 23
 """Maximum number of scores in memory: 8 M, about 100 MB with their 64-bit keys."""
 
-_FIXED_POINT_STEPS = (
+FIXED_POINT_STEPS = (
     4000  # 4000² < 2**24, with room for rounding: inner products of vectors of length 1 are exact in float32
 )
 _PAIRS_AT_ONCE = 512  # pairs scored at a time; their float64 products fit into a processor's cache
@@ -182,7 +182,7 @@ def fixed_point(vectors: NDArray[Any]) -> NDArray[np.int16]:
     Inner products of such vectors are integers below 2**24, which float32 sums exactly in any order: block sizes,
     threads and BLAS cannot change a score. The rounding changes a score by about 1e-4.
     """
-    return np.rint(np.asarray(vectors, dtype=np.float32) * _FIXED_POINT_STEPS).astype(np.int16)
+    return np.rint(np.asarray(vectors, dtype=np.float32) * FIXED_POINT_STEPS).astype(np.int16)
 
 
 def search_vectors(
@@ -202,7 +202,7 @@ def search_vectors(
     is_zero_query = ~queries.any(axis=1)
     for first in range(0, len(documents), block_rows):
         document_rows = np.asarray(documents[first : first + block_rows]).astype(np.float32)
-        scores = (query_rows @ document_rows.T) / np.float32(_FIXED_POINT_STEPS**2)
+        scores = (query_rows @ document_rows.T) / np.float32(FIXED_POINT_STEPS**2)
         scores[is_zero_query] = np.nan
         scores[:, ~document_rows.any(axis=1)] = np.nan
         running_top.update(scores, first)

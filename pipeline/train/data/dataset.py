@@ -132,12 +132,12 @@ class QuerySet:
         """Mean nDCG@10 of query vectors, by the fast search of training; NaN without queries."""
         if not len(self):
             return float("nan")
-        positions, _ = frozen.nearest(vectors, self.index, DEPTH + self._max_uncertain)
+        positions, _ = frozen.nearest(vectors, self.index, DEPTH + self.max_uncertain)
         rankings = self._rankings(frozen, *frozen.rows_of(positions))
         return float(compute_measures([rankings], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
 
     @cached_property
-    def _max_uncertain(self) -> int:
+    def max_uncertain(self) -> int:
         """Maximum number of uncertain labels of a query: measures leave these texts out of the ranking."""
         uncertain = self.labels.filter(pc.is_null(self.labels["relevance"]))["query_id"]
         return int(pc.max(pc.value_counts(uncertain).field("counts")).as_py() or 0)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.base.artifacts.combined_tables import CombinedTables
 from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Ints
@@ -43,6 +44,54 @@ BUILD_LABELS_SQL = f"""
     )
     SELECT query_id, text_id, CASE WHEN l.query_id IS NULL THEN relevance ELSE coalesce(relevance, 1) END AS relevance,
            l.query_id IS NOT NULL AND coalesce(relevance, 1) > 0 AS learned,
+           CAST(weight AS FLOAT) AS probability
+    FROM labels LEFT JOIN training_pairs l USING (query_id, text_id) ORDER BY query_id, text_id
+"""
+
+# Judgments that were brought to a build. A query that they hold out stays so. Where they hold out queries, other
+# held-out queries of the run in that split are trained on if judged as training queries, and left out if not.
+JUDGED_SPLITS_SQL = """
+    WITH judged_splits AS (
+        SELECT query_id, any_value(split) AS judged_split FROM judgments
+        WHERE tenant = $tenant AND split IS NOT NULL GROUP BY query_id
+    ), splits AS (
+        SELECT query_id, text, cluster_id,
+               CASE WHEN judged_split <> 'train' THEN judged_split
+                    WHEN split = 'train' OR split NOT IN (SELECT judged_split FROM judged_splits) THEN split
+                    ELSE judged_split END AS split
+        FROM queries LEFT JOIN judged_splits USING (query_id) WHERE tenant = $tenant
+    )
+"""
+
+JUDGED_QUERIES_SQL = f"""
+    {JUDGED_SPLITS_SQL}
+    SELECT query_id, text, CAST(cluster_id AS VARCHAR) AS "group", split, CAST(NULL AS VARCHAR) AS kind
+    FROM splits WHERE split IS NOT NULL ORDER BY query_id
+"""
+
+# A judgment replaces the run's label of the pair; an unknown chunk of a relevant document keeps it.
+JUDGED_LABELS_SQL = f"""
+    {JUDGED_SPLITS_SQL}, training_pairs AS (
+        FROM ({TRAINING_PAIRS_SQL}) SEMI JOIN (FROM splits WHERE split = 'train') USING (query_id)
+    ), run_labels AS (
+        SELECT query_id, chunk_id AS text_id, relevance, weight
+        FROM (FROM training_labels WHERE tenant = $tenant) JOIN splits USING (query_id)
+        WHERE split <> 'test'
+        UNION ALL SELECT query_id, chunk_id, relevance, weight
+        FROM (FROM qrels WHERE tenant = $tenant) JOIN splits USING (query_id) WHERE split = 'test'
+    ), judged AS (SELECT query_id, chunk_id AS text_id, relevance FROM judged_chunks WHERE tenant = $tenant),
+    labels AS (
+        SELECT query_id, text_id, relevance, CAST(least(relevance, 1) AS DOUBLE) AS weight, true AS is_judged
+        FROM judged WHERE relevance IS NOT NULL
+        UNION ALL SELECT *, false FROM run_labels
+        ANTI JOIN (FROM judged WHERE relevance IS NOT NULL) USING (query_id, text_id)
+        UNION ALL SELECT query_id, text_id, NULL, NULL, true FROM judged ANTI JOIN run_labels USING (query_id, text_id)
+        WHERE relevance IS NULL
+    )
+    SELECT query_id, text_id,
+           CASE WHEN is_judged OR l.query_id IS NULL THEN relevance ELSE coalesce(relevance, 1) END AS relevance,
+           CASE WHEN is_judged THEN coalesce(relevance > 0, false)
+                ELSE l.query_id IS NOT NULL AND coalesce(relevance, 1) > 0 END AS learned,
            CAST(weight AS FLOAT) AS probability
     FROM labels LEFT JOIN training_pairs l USING (query_id, text_id) ORDER BY query_id, text_id
 """
@@ -82,12 +131,15 @@ class TrainingSource:
         number: place in the list of runs, from 0; ids of all runs but the first are prefixed with it.
         mined: whether the run was mined from a log; otherwise it is a build.
         text_characters: characters that a mined run's documents are cut to, as in its triplets.
+        judgments: tables `judgments` and `judged_chunks`, brought to a build after it was finished, if any: their
+            splits and labels replace the build's.
     """
 
     run: Run
     number: int
     mined: bool
     text_characters: int
+    judgments: Tables | None = None
 
     @property
     def tables(self) -> Tables:
@@ -96,12 +148,13 @@ class TrainingSource:
         Raises:
             ArtifactError: the run is not finished.
         """
-        return self.run.tables(*(LOG_TABLES if self.mined else BUILD_TABLES))
+        tables = self.run.tables(*(LOG_TABLES if self.mined else BUILD_TABLES))
+        return tables if self.judgments is None else CombinedTables(tables, self.judgments)
 
     def content(self) -> str:
         """Fingerprint of everything that training reads."""
-        tables = self.tables
-        return " ".join(tables.content(name) for name in (LOG_TABLES if self.mined else BUILD_TABLES))
+        tables, judged = self.tables, () if self.judgments is None else ("judgments", "judged_chunks")
+        return " ".join(tables.content(name) for name in (*(LOG_TABLES if self.mined else BUILD_TABLES), *judged))
 
     def tenants(self) -> list[str]:
         """Return the tenants with triplets, sorted."""
@@ -110,7 +163,8 @@ class TrainingSource:
 
     def queries(self, tenant: str) -> pa.Table:
         """Load a tenant's queries; columns query_id, text, group (cluster id), split and kind."""
-        rows = self._rows(LOG_QUERIES_SQL if self.mined else BUILD_QUERIES_SQL, tenant=tenant)
+        build_sql = BUILD_QUERIES_SQL if self.judgments is None else JUDGED_QUERIES_SQL
+        rows = self._rows(LOG_QUERIES_SQL if self.mined else build_sql, tenant=tenant)
         return self.with_prefix(self.with_prefix(rows, "query_id"), "group")
 
     def labels(self, tenant: str, sources: tuple[str, ...] = ()) -> pa.Table:
@@ -122,7 +176,8 @@ class TrainingSource:
             tenant: tenant whose labels are loaded.
             sources: triplet sources to train on; empty: all.
         """
-        labels_sql = LOG_LABELS_SQL if self.mined else BUILD_LABELS_SQL
+        build_sql = BUILD_LABELS_SQL if self.judgments is None else JUDGED_LABELS_SQL
+        labels_sql = LOG_LABELS_SQL if self.mined else build_sql
         rows = self._rows(labels_sql, tenant=tenant, sources=list(sources))
         return self.with_prefix(self.with_prefix(rows, "query_id"), "text_id")
 

@@ -44,16 +44,23 @@ class HeadMethod:
 
     @property
     def hyperparameters(self) -> Sequence[float]:
-        """The learning rates."""
-        return self._settings.learning_rates or DEFAULT_LEARNING_RATES
+        """The learning rates; first 0, the whitening itself, if training starts from it."""
+        rates = self._settings.learning_rates or DEFAULT_LEARNING_RATES
+        return (0.0, *rates) if self._starts_whitened else rates
+
+    @property
+    def _starts_whitened(self) -> bool:
+        return self._settings.init == "whitened" and self._settings.method == "linear" and not self._base.start
 
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         if self._base.start:
             return current_trainer()(
                 StackedTrial(task, setting, seed, on_step, self._base.start.layers), self._settings
             )
-        starts_whitened = self._settings.init == "whitened" and self._settings.method == "linear"
-        weight = self._start(task) if starts_whitened else None
+        weight = self._start(task) if self._starts_whitened else None
+        if not setting:
+            identity = np.eye(task.frozen.dimensions, dtype=np.float32)
+            return TrainingHistory(best_weights=Head.mapping(identity if weight is None else weight).state())
         start = None if weight is None else Head.mapping(weight).weights()
         return current_trainer()(StackedTrial(task, setting, seed, on_step, start, anchored=True), self._settings)
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.types import Weights
 
 MIN_VALIDATION = 100
-"""Minimum number of validation queries: selection on fewer is chance (27 queries selected settings that lost up to
-0.025 nDCG@10).
+"""Minimum number of validation queries that share no positive with training: selection on fewer is chance (27 queries
+selected settings that lost up to 0.025 nDCG@10).
 """
 
 SINGLE_CLUSTER = (
@@ -37,13 +37,27 @@ class ValidationScore:
     queries: int
 
 
-def selection_queries(train: QuerySet, validation: QuerySet) -> QuerySet:
-    """The queries that selection uses: validation, or validation and train if there are fewer than `MIN_VALIDATION`."""
-    return validation if len(validation) >= MIN_VALIDATION else train.concat(validation)
+def without_shared_positives(task: Task) -> Task:
+    """The task with only those validation queries that share no positive with training, as in the test.
+
+    On the others a model is rewarded for memorizing: on scifact, where 72 of 109 validation queries share a positive,
+    their score rose from .67 to .87 while the selected setting lost on unseen positives.
+    """
+    query, position = task.validation.positives(task.frozen)
+    shared = query[np.isin(position, task.pair_position)]
+    return replace(task, validation=task.validation.take(np.setdiff1d(np.arange(len(task.validation)), shared)))
+
+
+def selection_queries(task: Task) -> QuerySet:
+    """The queries that selection uses: unshared validation, or validation and train if fewer than `MIN_VALIDATION`."""
+    unshared = without_shared_positives(task).validation
+    return unshared if len(unshared) >= MIN_VALIDATION else task.train.concat(task.validation)
 
 
 def folds(task: Task, seed: int) -> list[Task]:
-    """Up to five cross-validation tasks, by query clusters; empty if validation has `MIN_VALIDATION` queries.
+    """Up to five cross-validation tasks, by query clusters.
+
+    Empty if `MIN_VALIDATION` validation queries share no positive with training: then these select.
 
     Only train queries are trained on. A held-out query counts if it shares no positive with its fold's training
     queries, as in the test; if every one does, all count.
@@ -55,7 +69,7 @@ def folds(task: Task, seed: int) -> list[Task]:
     Raises:
         ArtifactError: there is only one cluster.
     """
-    if len(task.validation) >= MIN_VALIDATION:
+    if len(without_shared_positives(task).validation) >= MIN_VALIDATION:
         return []
     all_queries = task.train.concat(task.validation)
     assert all_queries.groups is not None

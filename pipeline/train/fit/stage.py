@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.types import OnStep, Weights
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-TRAIN_STAGE = Stage("adaptation_trials", 7, PAIR_TABLES, ("training_log", "adaptation_trials", "adapter_weights"))
+TRAIN_STAGE = Stage("adaptation_trials", 8, PAIR_TABLES, ("training_log", "adaptation_trials", "adapter_weights"))
 
 
 def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
     """Try each learning rate (or ridge) and write history, validation scores and weights.
 
-    One resumable unit per trial. The base is a trial, too, with share 0. With fewer validation queries than
-    `MIN_VALIDATION`, each setting is trained on every fold, one unit each, and the setting with the best held-out score
-    is trained on all train queries.
+    One resumable unit per trial. The base is a trial, too, with share 0. Validation queries that share a positive with
+    training do not count. With fewer than `MIN_VALIDATION` others, each setting is trained on every fold, one unit
+    each, and the setting with the best held-out score is trained on all train queries.
 
     Args:
         tables: the tables of `adaptation_pairs`.
@@ -43,15 +43,14 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
         ArtifactError: there is nothing to select on.
     """
     from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.fit.model_selection import folds
+    from darklode.pipeline.train.fit.model_selection import folds, without_shared_positives
 
     task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
     inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity)
-    trials, parts = _Trials(task, output, settings, base, inputs_key, seed), folds(task, seed)
-    if parts:
-        trials.run_on_folds(parts)
+    if parts := folds(task, seed):
+        _Trials(task, output, settings, base, inputs_key, seed).run_on_folds(parts)
     else:
-        trials.run_on_validation()
+        _Trials(without_shared_positives(task), output, settings, base, inputs_key, seed).run_on_validation()
     output.facts["pairs"] = len(task.pair_query)
     n_trials = output.rows(ADAPTATION_TRIALS.name)
     output.count(FunnelStep("adaptation_trials", "queries to learn from", len(task.train), "settings tried", n_trials))

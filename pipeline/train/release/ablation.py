@@ -17,7 +17,7 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.fit.peak_memory import PeakMemory
 from darklode.pipeline.train.release.evaluation import DEPTH
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.adaptation_tables import COMPARISON_LISTS
+from darklode.schemas.comparison_tables import COMPARISON_LISTS
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.types import Weights
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-ABLATION_STAGE = Stage("adapt_compare", 5, PAIR_TABLES, (COMPARISON_LISTS.name,))
+ABLATION_STAGE = Stage("adapt_compare", 6, PAIR_TABLES, (COMPARISON_LISTS.name,))
 
 
 def compare(
@@ -52,7 +52,9 @@ def compare(
         ArtifactError: there is nothing to select on, or no test query.
     """
     from darklode.pipeline.train.data.dataset import QuerySet, Task
-    from darklode.pipeline.train.release.baselines import Bm25Baseline, baselines, reference_systems
+    from darklode.pipeline.train.fit.model_selection import selection_queries
+    from darklode.pipeline.train.release.baselines import baselines, reference_systems
+    from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
 
     frozen = base.open(tables)
     task = Task.from_tables(tables, frozen, same_document=settings.allow_same_document_negatives)
@@ -60,11 +62,11 @@ def compare(
     if not len(queries):
         raise ArtifactError("no test query has a positive, so methods cannot be compared")
     inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity)
-    bm25 = Bm25Baseline(base, frozen)
+    bm25 = Bm25Rankings(base, frozen)
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     with output.unit("bounds", inputs_key) as unit:
         if not unit.done:
-            for name, lists in reference_systems(queries, frozen, bm25).items():
+            for name, lists in reference_systems(task, bm25, selection_queries(task), queries).items():
                 _write(output, tenant, (name, 0), lists)
     for baseline in baselines(settings, methods, bm25):
         for seed in range(seeds if baseline.is_random else 1):
@@ -88,11 +90,13 @@ class _SeededBaseline:
 
     def fit_and_rank(self, task: Task, queries: QuerySet) -> tuple[pa.Table, dict[str, Any]]:
         """Rankings of the test queries by the selected model, and the facts of the selection."""
-        from darklode.pipeline.train.fit.model_selection import folds
+        from darklode.pipeline.train.fit.model_selection import folds, without_shared_positives
 
         start_time, peak, parts = time.process_time(), PeakMemory(), folds(task, self.seed)
         method = self.method
-        choice = self._select_on_folds(task, parts) if parts else self._select_on_validation(task)
+        choice = (
+            self._select_on_folds(task, parts) if parts else self._select_on_validation(without_shared_positives(task))
+        )
         lists = self._lists(method, choice, task.frozen, queries)
         chosen = f"{method.setting_name} {choice.setting:g} × {choice.score.share:g}"
         return lists, {

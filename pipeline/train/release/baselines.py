@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,23 +12,17 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Ints
-from darklode.pipeline.retrieve.pool import RRF_K
-from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
-from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
 from darklode.pipeline.train.data.labels import Labels
-from darklode.pipeline.train.data.vectors import FrozenIndex
-from darklode.pipeline.train.release.headroom import by_value
+from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
+from darklode.pipeline.train.release.fusion import by_value
+from darklode.pipeline.train.release.label_free import LabelFree
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.retrieve.retrievers.port import Hits
     from darklode.pipeline.train.fit.methods import Method
-
-DEPTH = 100
-"""Length of the rankings: the deepest cutoff of the compared measures, R@100."""
 
 DETERMINISTIC_METHODS = ("closed_form", "whitened")
 """Deterministic methods, for which one seed suffices."""
@@ -76,7 +69,7 @@ class Baseline:
     method: Callable[[AdaptSettings, BaseEncoder], Method] = _method
 
 
-def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Baseline) -> list[Baseline]:
+def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Rankings) -> list[Baseline]:
     """The methods and, for the first trained one, the controls: fixed negatives, BM25, inverse cloze and shuffled
     labels.
 
@@ -143,69 +136,17 @@ def derange(query: Ints, position: Ints, labels: Labels, random: np.random.Gener
     return permuted
 
 
-class Bm25Baseline:
-    """BM25 over the texts of the runs.
+def reference_systems(task: Task, bm25: Bm25Rankings, selection: QuerySet, queries: QuerySet) -> dict[str, pa.Table]:
+    """Rankings that need no training: the label-free systems, and the judge's order of labelled texts.
 
-    Attributes:
-        base: the encoder, which has the runs.
-        frozen: the index, which has the texts.
+    Args:
+        task: text vectors and train queries.
+        bm25: BM25 over the texts.
+        selection: queries to select the label-free systems' parameters on.
+        queries: queries to rank.
     """
-
-    def __init__(self, base: BaseEncoder, frozen: FrozenIndex) -> None:
-        self.base, self.frozen, self._indexes = base, frozen, dict[int, tuple[int, Corpus]]()
-        numbers = frozen.texts["index"].to_numpy()
-        tenant = frozen.texts["tenant"][0].as_py()
-        for number in frozen.numbers.tolist():
-            first, n = int(np.searchsorted(numbers, number)), int((numbers == number).sum())
-
-            def batches(source: int = number) -> Iterator[list[str]]:
-                return (texts.to_pylist() for _, texts in base.sources[source].iterate_hashes(tenant))
-
-            self._indexes[number] = first, Corpus(batches, n, Path())
-
-    def lists(self, queries: QuerySet) -> pa.Table:
-        """BM25 rankings: query_id, rank and text_id."""
-        tables_of_hits = []
-        for number in self._indexes:
-            query, hits = self._hits(queries, number, DEPTH)
-            row, rank = np.nonzero(hits.rows >= 0)
-            texts = self.frozen.texts["text_id"].take(pa.array(hits.rows[row, rank]))
-            ids = queries.ids.take(pa.array(query[row]))
-            tables_of_hits.append(pa.table({"query_id": ids, "rank": (rank + 1).astype(np.int32), "text_id": texts}))
-        return pa.concat_tables(tables_of_hits)
-
-    def training_pairs(self, task: Task) -> Task:
-        """Each query with its first BM25 hit as the positive."""
-        pair_tables = []
-        for number in self._indexes:
-            query, hits = self._hits(task.train, number, 1)
-            has_hit = hits.rows[:, 0] >= 0
-            pair_tables.append(np.column_stack([query, self.frozen.position_of[hits.rows[:, 0]]])[has_hit])
-        pairs = np.concatenate(pair_tables)
-        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-        return task.from_training_pairs(pairs[:, 0], pairs[:, 1])
-
-    def _hits(self, queries: QuerySet, number: int, depth: int) -> tuple[Ints, Hits]:
-        """Queries of one index, and their hits as rows of all texts."""
-        first, corpus = self._indexes[number]
-        query = np.flatnonzero(queries.index == number)
-        hits = corpus.bm25(FIXED_SETTINGS).search([queries.texts[row] for row in query.tolist()], depth)
-        return query, replace(hits, rows=np.where(hits.rows >= 0, hits.rows + first, -1))
-
-
-def reference_systems(queries: QuerySet, frozen: FrozenIndex, bm25: Bm25Baseline) -> dict[str, pa.Table]:
-    """Rankings that need no training: the base, BM25, their fusion, and the judge's order of labelled texts."""
-    base = queries.ranking(frozen, queries.vectors, DEPTH).drop_columns(["score"])
-    lexical = bm25.lists(queries)
-    systems = {"base": base, "BM25": lexical, "BM25 and base, fused": _fuse([base, lexical])}
+    systems = LabelFree.select(task, bm25, selection).rankings(queries)
     judged = queries.labels.filter(pc.is_valid(queries.labels["probability"]))
     if judged.num_rows:
         systems["judge: labelled texts by its probability"] = by_value(judged, "probability")
     return systems
-
-
-def _fuse(lists: Sequence[pa.Table]) -> pa.Table:
-    rows = pa.concat_tables(lists)
-    share = pc.divide(1.0, pc.add(pc.cast(rows["rank"], pa.float64()), float(RRF_K)))
-    summed = rows.append_column("share", share).group_by(["query_id", "text_id"]).aggregate([("share", "sum")])
-    return by_value(summed, "share_sum")

@@ -16,7 +16,7 @@ from darklode.pipeline.train.release.adapter import ENCODER_FOLDER
 from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE
 from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
-from darklode.pipeline.train.release.verdict import format_selection, format_too_few, read_verdict
+from darklode.pipeline.train.release.verdict import format_comparisons, format_selection, format_too_few, read_verdict
 from darklode.schemas.settings import Settings
 
 PARTS_NOTE = """\
@@ -33,6 +33,10 @@ UNJUDGED_NOTE = """\
 `labelled` of `places` had a label before. Unlabelled texts of both systems were judged by the runs' own judge, by rank
 and within a budget: `judged` is their number, `relevant` of them are relevant."""
 
+HEADROOM_NOTE = """\
+On the queries used for model selection, before training. A label-free system has at most one `setting`, selected on the
+same queries."""
+
 USAGE_NOTE = """\
 ```python
 from sentence_transformers import SentenceTransformer
@@ -43,11 +47,13 @@ Its vectors differ from those in training by at most {off:.1e} in any dimension.
 
 SCORES_SQL = """
     SELECT part, system, measure, value, low, high, ceiling, queries FROM evaluation WHERE tenant IS NULL
-    ORDER BY part, measure, system DESC
+    ORDER BY part, measure, value DESC, system
 """
 DIFFERENCES_SQL = """
-    SELECT part, measure, difference, low, high, p_holm, detectable, wins, losses, queries FROM evaluation_pairs
-    WHERE tenant IS NULL ORDER BY part, measure
+    SELECT part, system, other AS minus, measure, difference, low, high, p_holm, detectable, wins, losses, queries
+    FROM evaluation_pairs
+    WHERE tenant IS NULL AND (measure = 'nDCG@10' OR (system = 'adapted' AND other = 'base'))
+    ORDER BY part, measure, system <> 'adapted' OR other <> 'base', difference DESC, system, other
 """
 TRAINING_DATA_SQL = """
     SELECT split, count(*) AS queries, count(DISTINCT "group") AS clusters,
@@ -80,6 +86,7 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
     head = [
         f"# {cell(name_of(run, settings))}",
         f"**{cell(row['shipped'])}**: {cell(row['reason'])}.",
+        *(f"{cell(sentence)}." for sentence in format_comparisons(row)),
         *([f"> **Warning:** {cell(row['label_bias'])}."] if row["label_bias"] else []),
         f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_count_parameters(tables):,} parameters, selected "
         f"{format_selection(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
@@ -100,11 +107,11 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
 
 
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
-    yield "Adapted minus base", tables.sql(DIFFERENCES_SQL), PARTS_NOTE
+    yield "Differences", tables.sql(DIFFERENCES_SQL), PARTS_NOTE
     yield "Scores", tables.sql(SCORES_SQL), "`ceiling` is the score of a perfect ranking."
     yield "Labels in the top ten", tables.read("unjudged_results"), UNJUDGED_NOTE
     yield "Training data", tables.sql(TRAINING_DATA_SQL), ""
-    yield "Headroom", tables.read("headroom"), "On the validation queries, before training."
+    yield "Headroom", tables.read("headroom"), HEADROOM_NOTE
     yield (
         "Trials",
         tables.sql(TRIALS_SQL),

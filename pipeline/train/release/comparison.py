@@ -18,7 +18,7 @@ from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.evaluate.stage import JUDGED_MEASURE, EvaluationQueries
 from darklode.pipeline.train.release.baselines import SHUFFLED_SUFFIX
 from darklode.pipeline.train.release.evaluation import MEASURES
-from darklode.schemas.adaptation_tables import COMPARISON, COMPARISON_LISTS, COMPARISON_QUERIES
+from darklode.schemas.comparison_tables import COMPARISON, COMPARISON_LISTS, COMPARISON_QUERIES
 from darklode.schemas.evaluation import EvaluateSettings
 
 COMPARISON_STAGE = Stage(

@@ -13,7 +13,8 @@ from darklode.pipeline.train.release.ablation import ABLATION_STAGE
 from darklode.pipeline.train.release.baselines import BM25_SUFFIX, CLOZE_SUFFIX, JOINT, SHUFFLED_SUFFIX
 from darklode.pipeline.train.release.verdict import DECIDING_PART
 from darklode.schemas.adaptation import Method
-from darklode.schemas.adaptation_tables import COMPARISON, UNJUDGED_RESULTS
+from darklode.schemas.adaptation_tables import UNJUDGED_RESULTS
+from darklode.schemas.comparison_tables import COMPARISON
 
 PAGE = "comparison.md"
 

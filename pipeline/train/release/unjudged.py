@@ -22,7 +22,9 @@ from darklode.pipeline.judge.port import PAIRS, Judge
 from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_counts
 from darklode.pipeline.train.data.sources import TrainingSource, texts_of
 from darklode.pipeline.train.release.evaluation import TEST_LABELS_SQL, TEST_QUERIES_SQL
-from darklode.schemas.adaptation_tables import COMPARISON_LISTS, UNJUDGED_RESULTS, UNJUDGED_VERDICTS
+from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
+from darklode.schemas.adaptation_tables import UNJUDGED_RESULTS, UNJUDGED_VERDICTS
+from darklode.schemas.comparison_tables import COMPARISON_LISTS
 from darklode.schemas.tables import TABLES
 
 LABELLED_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
@@ -257,23 +259,21 @@ def _pairs(rows: pa.Table, sources: Iterable[TrainingSource]) -> pa.Table:
     return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
 
 
-# The figures that `format_unjudged` estimates from: the share of labelled texts in the base encoder's top ten, and the
-# number of test queries.
-BASE_COVERAGE_SQL = """
-    SELECT value, (SELECT count(*) FROM adaptation_queries WHERE split = 'test') AS n_test_queries,
-           (SELECT min(tenant) FROM adaptation_queries) AS tenant
-    FROM headroom WHERE system = 'base' AND measure = 'Judged@10'
+TEST_COUNT_SQL = """
+    SELECT count(*) AS n_queries, min(tenant) AS tenant FROM adaptation_queries WHERE split = 'test'
 """
 
 
 def format_unjudged(run: Run, judges: UnjudgedJudges, budget: int) -> str:
     """Estimate in a sentence how many pairs the judge will be asked for; empty if no judge is used.
 
-    The estimate takes the share of unlabelled texts in the base encoder's top ten of the validation queries, for two
-    systems (base and adapted).
+    The estimate is the mean number of unlabelled texts that the label-free systems have in the top ten of a query that
+    is used for model selection, times the number of test queries.
     """
-    row = run.tables("headroom", "adaptation_queries").sql(BASE_COVERAGE_SQL).to_pylist()[0]
-    expected = min(budget, round(2 * DEPTH * (1 - row["value"]) * row["n_test_queries"]))
+    manifest = run.manifest(HEADROOM_STAGE)
+    assert manifest is not None
+    row = run.tables("adaptation_queries").sql(TEST_COUNT_SQL).to_pylist()[0]
+    expected = min(budget, round(manifest.facts["unlabelled"] * row["n_queries"]))
     if not expected or not judges.runs_by_judge(row["tenant"]):
         return ""
     limit = f"{budget:,} at most (adapt.unjudged_budget)"

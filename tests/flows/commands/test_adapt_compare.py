@@ -18,7 +18,7 @@ def test_the_table_is_shown_and_the_page_is_named(tmp_path: Path, served: Enviro
     done = run_inside(command, served)
     assert (done.code, done.err) == (0, "")
     assert "Test queries: own positive" in done.out
-    assert "BM25 and base, fused" in done.out
+    assert "BM25 + base, RRF" in done.out
     assert "comparison.md" in " ".join(done.out.split())
     again = run_inside(command, served)
     assert (again.code, "Test queries: own positive" in again.out) == (0, True)

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.retrieve.retrievers.rerank import SCORE_ROWS
 from helpers.commands import Call
 from helpers.hash_encoder import content_hash
 
@@ -37,3 +40,16 @@ def test_one_encoder_or_all_are_pruned_and_the_bytes_said(call: Call, root: Path
     shown = call("cache", "--prune", "all", *place)
     assert f"{left:,} bytes freed" in shown.out
     assert not list(root.rglob("*.vectors"))
+
+
+def test_what_rerankers_keep_is_listed_and_pruned_too(call: Call, root: Path) -> None:
+    place, store = ("--set", f"cache.root={root}"), KeyedStore(str(root), SCORE_ROWS)
+    key = {"query_hash": [content_hash("q")], "content_hash": [content_hash("c")]}
+    for model in ("first", "second"):
+        store.append(f"CrossEncoder:{model}@1", pa.table(key | {"score": pa.array([1.5], pa.float32())}))
+    shown = call("cache", *place)
+    assert "Cache of rerank scores" in shown.out
+    assert "sparse" not in shown.out, "nothing is kept of them"
+    call("cache", "--prune", "CrossEncoder:first@1", *place)
+    assert store.owners() == ["CrossEncoder:second@1"]
+    assert EmbeddingCache(str(root), "float32").usage().num_rows == 2

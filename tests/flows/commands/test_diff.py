@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.schemas.tables import TABLES
 from helpers.commands import Call
 from helpers.finished_run import finished_run
-from helpers.runs import put
+from helpers.runs import put, written
 from helpers.triplet_rows import triplet_rows
 
 
@@ -62,3 +63,20 @@ def test_runs_that_have_hardly_begun_can_be_compared(call: Call, tmp_path: Path)
     shown = call("diff", begun.store.url, begun.store.url)
     assert (shown.code, shown.err) == (0, "")
     assert "Both runs contain the same rows." in shown.out
+
+
+def test_measures_of_evaluated_runs_are_side_by_side(call: Call, runs: tuple[Run, Run]) -> None:
+    for run, value in zip(runs, (0.25, 0.5), strict=True):
+        key = {"tenant": "acme", "query_id": "q"}
+        system = {"system": "bm25", "measure": "nDCG@10"}
+        written(run, "test_queries", [key | {"text": "a query", "group": "1"}])
+        written(run, "test_labels", [key | {"text_id": "c", "relevance": 1 if value < 0.5 else 2}])
+        written(run, "evaluation_queries", [key | system | {"value": value}])
+        written(run, "evaluation", [system | {"part": "counted"}])
+    shown = call("diff", *(run.store.url for run in runs))
+    assert (shown.code, shown.err) == (0, "")
+    assert "Measures on the 1 test queries of both runs" in shown.out
+    assert re.search(r"^bm25 +nDCG@10 +0\.250* +0\.50* +0\.250* ", shown.out, re.M)
+    assert f"1 of 1 shared test queries have other labels in {runs[1].store.url}" in shown.out
+    found = json.loads(call("diff", *(run.store.url for run in runs), "--json").out)
+    assert (found["evaluation"][0]["difference"], found["relabelled_queries"]) == (0.25, 1)

@@ -1,10 +1,13 @@
 """The command export: files are named, folders are not overwritten, labels are withheld."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from darklode.pipeline.base.artifacts import Run
 from helpers.commands import Call, SampleRun, one_line
+from helpers.fake_hub import dataset_hub
 
 pytestmark = pytest.mark.server
 
@@ -54,3 +57,63 @@ def test_one_tenant_is_exported(call: Call, sample_run: SampleRun, tmp_path: Pat
     assert (shown.code, shown.err) == (0, "")
     form = ("--format", "beir", "--to", tmp_path / "other", "--tenant", "defualt")
     one_line(call("export", sample_run.folder, *form), "has no tenant 'defualt'; it has 'default'")
+
+
+@pytest.mark.parametrize("form", ["quepid", "search-relevance", "elastic-ranking-evaluation"])
+def test_judgments_are_those_of_one_tenant(call: Call, sample_run: SampleRun, tmp_path: Path, form: str) -> None:
+    options = ("export", sample_run.folder, "--format", form, "--to", tmp_path / "to")
+    one_line(call(*options), r"the run has 2 tenants \(default, tern\); export one with --tenant NAME")
+    shown = call(*options, "--tenant", "tern")
+    assert (shown.code, shown.err) == (0, "")
+    assert {Path(line).name.split(".")[1] for line in shown.out.splitlines()} == {"train", "validation", "test"}
+
+
+def test_judgments_of_chunks_for_an_index(call: Call, sample_run: SampleRun, tmp_path: Path) -> None:
+    form = ("--format", "elastic-ranking-evaluation", "--level", "chunk", "--index", "help", "--tenant", "tern")
+    shown = call("export", sample_run.folder, *form, "--to", tmp_path / "to")
+    assert (shown.code, shown.err) == (0, "")
+    rated = json.loads((tmp_path / "to" / "rank_eval.test.json").read_text(encoding="utf-8"))["requests"][0]["ratings"]
+    known = Run(str(sample_run.folder)).tables("chunks").read("chunks")["chunk_id"].to_pylist()
+    assert {rating["_index"] for rating in rated} == {"help"}
+    assert {rating["_id"] for rating in rated} <= set(known)
+    other = ("--format", "beir", "--level", "chunk", "--to", tmp_path / "other")
+    one_line(call("export", sample_run.folder, *other), "beir has no option --level; it belongs to elastic-ranking")
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+def test_a_run_is_pushed_to_the_hub(
+    call: Call, sample_run: SampleRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants", reason="huggingface_hub is not installed")
+    with dataset_hub("hf_of_the_tests") as hub:
+        monkeypatch.setenv("HF_TOKEN", "hf_of_the_tests")
+        for name, value in {"ENDPOINT": hub.address, "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True}.items():
+            monkeypatch.setattr(constants, name, value)
+        shown = call("export", sample_run.folder, "--push", "hf://acme/whole")
+        assert (shown.code, shown.err, shown.out) == (0, "", f"{hub.address}/datasets/acme/whole\n")
+        form = ("--format", "mteb", "--withhold-test", tmp_path / "kept", "--push", "hf://acme/public", "--public")
+        shown = call("export", sample_run.folder, *form)
+        assert (shown.code, shown.err) == (0, "")
+    assert hub.private == {"acme/whole": True, "acme/public": False}
+    tables = {path.split("/")[1] for path in hub.datasets["acme/whole"] if path != "README.md"}
+    assert tables == {"chunks", "queries", "qrels", "triplets"}
+    assert "default/train.parquet" in hub.datasets["acme/public"]
+    assert "default/test.parquet" not in hub.datasets["acme/public"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "name --format and --to, or --push"),
+        (("--format", "beir"), "name --format and --to, or --push"),
+        (
+            ("--push", "hf://a/b", "--tenant", "tern"),
+            "--to, --withhold-test, --tenant, --level and --index need --format",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(
+    call: Call, sample_run: SampleRun, options: tuple[str, ...], message: str
+) -> None:
+    one_line(call("export", sample_run.folder, *options), message, code=2)
+    one_line(call("export", sample_run.folder, "--push", "acme/labels"), "acme/labels is no dataset of the Hub")

@@ -1,8 +1,10 @@
 """`darklode mine`: what it prints, what it leaves on disk, and how it fails."""
 
 import json
+import os
 import re
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -170,8 +172,10 @@ def test_two_nights_at_once_are_one_too_many(copied: Path, served: Environment) 
     before = tables_of(copied)
     with Run(str(copied)).lock():
         second = run_inside(mine_command(copied, "--refresh"), served)
-    message = f"error: another process is writing to {copied}; wait for it or choose another --out\n"
-    assert (second.code, second.err) == (1, message)
+    owner = rf"\({socket.gethostname()}, PID {os.getpid()}, since \S+\)"
+    message = rf"error: another process {owner} is writing to {copied}; wait for it or choose another --out\n"
+    assert second.code == 1
+    assert re.fullmatch(message, second.err)
     assert tables_of(copied) == before
 
 

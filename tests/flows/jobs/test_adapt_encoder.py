@@ -51,6 +51,7 @@ def test_it_ends_with_a_folder_a_card_and_a_reason_and_then_stands(root: Path) -
     assert (root / "out" / "query_encoder" / "modules.json").exists()
     card = (root / "out" / "README.md").read_text()
     assert "by cross-validation, 5 folds of clusters, on 51 train and validation queries" in card
+    assert "In hybrid search, against BM25 + base" in said
     before = contents(root / "out")
     assert ended(runs, model, out, QUICK) == said
     assert contents(root / "out") == before

@@ -12,6 +12,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.train.fit import requirements
 from darklode.pipeline.train.release.comparison_page import training_efforts
+from darklode.pipeline.train.release.system_names import LABEL_FREE
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.adapted import build_to_adapt, model_in, settings_for
@@ -27,7 +28,7 @@ TRAINED = (
     "linear, labels: sentences of the texts",
     "linear, labels: shuffled",
 )
-BOUNDS = ("base", "BM25", "BM25 and base, fused", "judge: labelled texts by its probability")
+BOUNDS = (*LABEL_FREE, "judge: labelled texts by its probability")
 
 
 @pytest.mark.slow

@@ -58,8 +58,12 @@ def test_a_build_is_measured_and_then_stands(copied: Path, served: Environment) 
     assert "Differences in nDCG@10" in done.out
     assert max(map(len, done.out.split("counted: ")[1].splitlines())) <= 80
     before = tables_of(copied)
-    again = run_inside([DARKLODE, "evaluate", str(copied), "--json"], served)
+    report = copied.parent / "measures.json"
+    again = run_inside(
+        [DARKLODE, "evaluate", str(copied), "--json", "--set", f"evaluate.report_to=json:{report}"], served
+    )
     assert tables_of(copied) == before
+    assert json.loads(report.read_text(encoding="utf-8"))["evaluation"] == json.loads(again.out)["evaluation"]
     found = json.loads(again.out)
     assert found.keys() == promised("evaluate") - {"notes"}
     assert {row["system"] for row in found["evaluation"]} == {"bm25", "ppmi"}

@@ -21,6 +21,9 @@ from darklode.schemas.tables import TABLES
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, SPLITS, TENANTS, WITHOUT_POSITIVES, finished_run
 from helpers.runs import put
 
+JUDGMENTS = [name for name in EXPORTS.own_kinds() if "level" in format_of(name).options]
+"""Formats of one tenant with its own ids: see `test_judgment_lists`."""
+
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -38,10 +41,15 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return {one: finished_run(str(tmp_path_factory.mktemp("alone") / "run"), (one,)) for one in TENANTS}
 
 
+def tenant_of(name: str) -> str | None:
+    """The tenant to export: a format of judgments writes one."""
+    return TENANTS[0] if name in JUDGMENTS else None
+
+
 @pytest.mark.parametrize("name", EXPORTS.own_kinds())
 def test_the_same_run_gives_the_same_bytes_and_says_which_files(name: str, finished: Run, tmp_path: Path) -> None:
-    first = export(finished, name, tmp_path / "it's one")
-    export(finished, name, tmp_path / "below" / "two")
+    first = export(finished, name, tmp_path / "it's one", tenant=tenant_of(name))
+    export(finished, name, tmp_path / "below" / "two", tenant=tenant_of(name))
     assert first == sorted(tmp_path / "it's one" / file for file in contents(tmp_path / "it's one"))
     assert contents(tmp_path / "it's one") == contents(tmp_path / "below" / "two")
 
@@ -51,8 +59,8 @@ def test_a_format_reads_no_more_than_it_names(name: str, finished: Run, tmp_path
     small = Run(str(tmp_path / "small"))
     for table in format_of(name).tables:
         put(small, table, finished.tables(table).read(table))
-    export(small, name, tmp_path / "small out")
-    export(finished, name, tmp_path / "out")
+    export(small, name, tmp_path / "small out", tenant=tenant_of(name))
+    export(finished, name, tmp_path / "out", tenant=tenant_of(name))
     assert contents(tmp_path / "small out") == contents(tmp_path / "out")
 
 
@@ -112,7 +120,7 @@ def test_a_broken_export_leaves_nothing_behind(finished: Run, tmp_path: Path, mo
     assert sorted(tmp_path.iterdir()) == before
 
 
-WITHHOLDABLE = [name for name in EXPORTS.own_kinds() if format_of(name).test_labels]
+WITHHOLDABLE = [name for name in EXPORTS.own_kinds() if format_of(name).test_labels and name not in JUDGMENTS]
 
 Pair = tuple[str, int, int]
 """Tenant, query and chunk."""
@@ -186,7 +194,7 @@ def test_no_pair_of_the_test_split_is_in_the_public_folder(name: str, finished: 
     assert files == sorted(path for to in ("public", "kept") for path in (tmp_path / to).rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("name", [name for name in EXPORTS.own_kinds() if name not in WITHHOLDABLE])
+@pytest.mark.parametrize("name", [name for name in EXPORTS.own_kinds() if not format_of(name).test_labels])
 def test_a_format_without_test_labels_has_none_and_withholds_none(name: str, finished: Run, tmp_path: Path) -> None:
     export(finished, name, tmp_path / "whole")
     assert leaks(tmp_path / "whole") == {}

@@ -5,7 +5,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
-from darklode.pipeline.report.caveats import caveats, weak_ranker
+from darklode.pipeline.report.caveats import caveats, ranked_caveats, weak_labels
 from darklode.schemas.evaluation_tables import AUDIT_RETRIEVERS
 from darklode.schemas.label_tables import QRELS, UNJUDGED
 from darklode.schemas.settings import Settings
@@ -111,8 +111,14 @@ def triplet(tenant: str, query: str) -> dict[str, object]:
     )
 
 
-def test_an_embedded_ranker_is_told() -> None:
-    assert weak_ranker(Settings()) == ""
-    assert "not a language model" in weak_ranker(Settings.model_validate({"relevance": {"ranker": "judge"}}))
-    learned = {"relevance": {"ranker": "judge"}, "judge": {"kind": "cross_encoder", "model": "owner/name"}}
-    assert weak_ranker(Settings.model_validate(learned)) == ""
+def test_wrong_labels_come_before_noise_and_lost_training_data(run: Run) -> None:
+    implausible(run, [0, 0, 21, 21, 40], negatives=200)
+    headlines = [caveat.headline for caveat in ranked_caveats(all_tables(run), Settings())]
+    assert headlines[:2] == ["The labels are implausible", "Only 0 test queries have a positive"]
+    assert headlines[-1] == "Many queries have no training positive"
+    assert all(caveat.figure for caveat in ranked_caveats(all_tables(run), Settings()))
+
+
+def test_weak_labels_are_those_of_the_embedded_judge() -> None:
+    assert [caveat.figure for caveat in weak_labels(["llm-1:x", "embedded-3:00ff"])] == ["judges"]
+    assert weak_labels(["llm-1:embedded"]) == []

@@ -87,3 +87,23 @@ def test_the_ranker_of_a_mined_test_favours_its_encoder(run: Run) -> None:
     (warning,) = warnings("relevance_one_hop", "judge")
     assert warning.startswith(f"prompted shares its model with the judge ({MINILM})")
     assert warnings("click_one_hop", "judge") == warnings("relevance_one_hop", "none") == []
+
+
+def test_rerankers_and_hybrids_with_the_judges_model_are_named_with_it(run: Run) -> None:
+    cross = "cross-encoder/ms-marco-MiniLM-L6-v2"
+    kinds = {
+        "best": {"kind": "rerank", "of": "bm25", "model": cross},
+        "other": {"kind": "rerank", "of": "bm25", "model": "cross-encoder/other"},
+        "mix": {"kind": "hybrid", "of": ["bm25", "minilm"]},
+        "outer": {"kind": "rerank", "of": "mix", "model": cross},
+    }
+    chosen = Settings.model_validate({"encoders": ENCODERS, "retrievers": kinds, "pool": {"retrievers": ["bm25"]}})
+
+    def warnings(judge_id: str) -> list[str]:
+        return favored_systems(all_tables(evaluated(run, "bm25", *kinds, judge_id=judge_id)), chosen)
+
+    (warning,) = warnings(f"cross_encoder:{cross}@{'c' * 40}:tokens=all:dtype=float32:threshold=0.5")
+    assert warning.startswith(f"best, outer share their model with the judge ({cross}): ")
+    (warning,) = warnings(JUDGE)
+    assert warning.startswith(f"mix, outer share their model with the judge ({MINILM}): ")
+    assert warnings("llm-1:m") == []

@@ -4,7 +4,17 @@ from datetime import date
 
 import pytest
 
-from darklode.pipeline.report.formatting import brief, clean, duration, first, number, share, strip_bidi_controls
+from darklode.pipeline.report.formatting import (
+    MAX_ID,
+    brief,
+    clean,
+    duration,
+    first,
+    number,
+    share,
+    short_id,
+    strip_bidi_controls,
+)
 
 
 @pytest.mark.parametrize(
@@ -82,3 +92,20 @@ def test_marks_that_turn_the_direction_go() -> None:
 )
 def test_the_beginning_ends_with_a_word_where_one_is_near(text: str, said: str) -> None:
     assert first(text, 10) == said
+
+
+@pytest.mark.parametrize(
+    ("judge_id", "short"),
+    [
+        ("embedded-3:301863036f78f2c7", "embedded-3:301863"),
+        ("llm-1", "llm-1"),
+        ("llm-3:owner/model@abc:relevance-2:json:0123456789abcdef", "llm-3:model:relevance-2:json:012345"),
+        ("encoder-1:kind:model@files-ef3d:dtype=float32:b38d7896040d926a:0.36", "encoder-1:kind:model:b38d78:0.36"),
+    ],
+)
+def test_a_short_id_keeps_kind_model_and_the_beginnings_of_digests(judge_id: str, short: str) -> None:
+    assert short_id(judge_id) == short
+
+
+def test_a_short_id_has_a_maximum_length() -> None:
+    assert len(short_id(f"panel-1:[{'x' * 1000}]")) <= MAX_ID + 2

@@ -170,7 +170,7 @@ def test_text_stands_out_and_so_do_marks(context: BrowserContext, finished: Path
     paper = colour(page, "background-color")
     for of in (
         "h1",
-        ".when, .kind",
+        ".kind, .judge",
         "figcaption p",
         ".badge ~ ol a",
         "nav li li a",
@@ -180,7 +180,7 @@ def test_text_stands_out_and_so_do_marks(context: BrowserContext, finished: Path
         "th",
     ):
         assert contrast(colour(page, "color", of), paper) >= 4.5, of
-    warning = ".warning.loud"
+    warning = ".warnings"
     assert contrast(colour(page, "color", warning), colour(page, "background-color", warning)) >= 4.5
     assert contrast(colour(page, "fill", "svg text"), paper) >= 4.5
     for tone in ("a", "b", "c", "d", "faint"):

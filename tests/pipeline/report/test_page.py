@@ -164,6 +164,16 @@ def test_a_run_that_was_killed_shows_what_is_there_and_says_what_is_not(run: Run
     assert ("queries have no certain positive" in said) == (STAGES.index("label") < complete)
 
 
+def test_triplets_come_first_and_four_of_them_are_open(run: Run) -> None:
+    root = parsed(rendered(random_run(run.store.url, 3)))
+    assert figures(root)[0] == "random-triplets"
+    random_triplets = figure(root, "random-triplets")
+    shown, folded = [one for one in random_triplets.iter("ol") if one.get("class") == "quotes"]
+    assert (len(shown), len(folded)) == (4, 6)
+    assert "positive" in text_of(shown[0])
+    assert "negative" in text_of(shown[0])
+
+
 def test_a_run_without_any_table_says_so(run: Run) -> None:
     root = parsed(rendered(run))
     assert "This run is incomplete" in text_of(root)
@@ -181,8 +191,9 @@ def test_results_of_tables_that_changed_since_are_named(run: Run) -> None:
 @pytest.mark.parametrize(("judge_id", "weak"), [("embedded-1:00ff", True), ("llm-1", False), ("not-embedded", False)])
 def test_nobody_misses_that_labels_are_the_embedded_scorers(run: Run, judge_id: str, weak: bool) -> None:
     root = parsed(rendered(random_run(run.store.url, 1, judge_id=judge_id)))
-    headings = [text_of(one) for one in next(root.iter("header")).iter("h2")]
-    assert (WEAK in headings) == weak
+    first_warnings = next(one for one in root.iter("section") if one.get("class") == "warnings").find("ul")
+    assert first_warnings is not None
+    assert (WEAK in [text_of(one) for one in first_warnings.iter("summary")]) == weak
     badges = [text_of(one) for one in root.iter() if one.get("class") == "badge"]
     assert ("weak labels" in badges) == weak
     assert judge_id in text_of(next(root.iter("header")))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.schemas.pooling import RETRIEVERS, RetrieverSettings
-from darklode.schemas.settings import Settings
+from darklode.schemas.pooling import RETRIEVERS, LocalModel, RetrieverSettings, VectorSearchSettings
+from darklode.schemas.settings import CacheSettings, Settings
 
 if TYPE_CHECKING:
+    from darklode.pipeline.base.models.local import ModelClass
     from darklode.pipeline.retrieve.encoders.lsa import TermVectors
     from darklode.pipeline.retrieve.retrievers.corpus import Corpus
     from darklode.pipeline.retrieve.retrievers.external import LiveSearch
@@ -161,6 +163,106 @@ class LiveKind(ExternalKind):
     def __call__(self, corpus: Corpus) -> Retriever:
         """The retriever under the name of its kind, with the user's cache folder."""
         return self.open(self.kind, corpus, None)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What a composite retriever is built from, on a tenant's chunks.
+
+    Attributes:
+        name: name of the retriever.
+        corpus: the tenant's chunks.
+        members: the retrievers named in the kind's `of`, in its order.
+        cache: where models' results are kept.
+        vectors: device and memory of a search.
+    """
+
+    name: str
+    corpus: Corpus
+    members: tuple[Retriever, ...]
+    cache: CacheSettings
+    vectors: VectorSearchSettings
+
+
+class CompositeKind(RetrieverKind):
+    """A kind that is made of other retrievers, of a model on this machine, or of both."""
+
+    GUIDE = "../guides/retrievers.md#rerankers-hybrids-sparse-and-multi-vector-models"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the retrievers that it is made of."""
+        return ()
+
+    @property
+    def member_depth(self) -> int:
+        """Depth to which these are searched, whatever the depth of a search; 0 if there are none."""
+        return 0
+
+    @abstractmethod
+    def assemble(self, parts: Assembly) -> Retriever:
+        """Build the retriever.
+
+        Raises:
+            MissingPart: a package or model is missing.
+        """
+
+    def fetch(self) -> None:
+        """Download the model, if there is one that is not on this machine.
+
+        Raises:
+            MissingPart: the download failed.
+        """
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """See `RetrieverKind`; without the retrievers that it is made of, which have their own."""
+        keys = self.decisive()
+        keys.pop("of", None)
+        return keys
+
+    def __call__(self, _corpus: Corpus) -> Retriever:
+        """Not possible: the retrievers in `of` are known by the settings only, see `CompositeBuilder`."""
+        raise SettingsError(f"kind {self.kind} needs a name of its own in the section retrievers")
+
+
+class ModelKind(LocalModel, CompositeKind):
+    """A composite kind with a model of sentence-transformers on this machine.
+
+    Attributes:
+        MODEL_CLASS: the class that loads the model.
+    """
+
+    MODEL_CLASS: ClassVar[ModelClass]
+
+    def fetch(self) -> None:
+        from darklode.pipeline.base.models.loading import fetch_model
+
+        fetch_model(self)
+
+    def missing(self) -> list[str]:
+        """Missing packages, model or memory, or a model of another class."""
+        from darklode.pipeline.base.models.local import missing_for
+
+        return missing_for(self, self.MODEL_CLASS)
+
+    def model_id(self, **facts: object) -> str:
+        """Everything that can change what the model computes for a text or pair; owner of its results in the cache.
+
+        Raises:
+            MissingPart: the model is not in the local cache, so its revision is unknown.
+        """
+        from darklode.pipeline.base.models.local import versioned_name
+        from darklode.pipeline.retrieve.encoders.port import identity
+
+        tokens = self.max_seq_length or "all"
+        return identity(self.MODEL_CLASS, versioned_name(self), tokens=tokens, dtype=self.dtype, **facts)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """See `CompositeKind`; the model by the hash of its files or its commit, wherever it lies."""
+        own = {name: value for name, value in super().identity.items() if name not in LocalModel.model_fields}
+        return own | {"model": self.model_id()}
 
 
 def own_retrievers() -> dict[str, RetrieverKind]:

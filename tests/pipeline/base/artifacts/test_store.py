@@ -252,7 +252,7 @@ def test_nothing_is_deleted_before_the_lock_is_held(store: Store) -> None:
             store.write(f"{ELSEWHERE}.{lease}.tmp", b"half")
             store.write(f".x.01234567.{machine_id()}.{GONE}.{lease}.tmp", b"half")
         before = temporaries(store)
-        with pytest.raises(ArtifactError, match="another process is writing"), Run(store.url).lock():
+        with pytest.raises(ArtifactError, match=r"another process .*is writing"), Run(store.url).lock():
             pass
         assert temporaries(store) == before
 

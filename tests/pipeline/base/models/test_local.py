@@ -13,7 +13,9 @@ from darklode.pipeline.base.models.local import (
     architectures,
     fetch_hint,
     locate,
+    missing_class,
     missing_for,
+    other_class,
     own_code,
     parameters,
     versioned_name,
@@ -126,3 +128,39 @@ def test_a_model_that_is_not_here_and_not_to_be_had_is_said_with_the_reason(monk
     (away,) = missing_for(model("BAAI/bge-m3"))
     local.hub_answers.cache_clear()
     assert f"not in the local cache, and {constants.ENDPOINT} does not answer: on a machine with network" in away
+
+
+@pytest.mark.parametrize(
+    ("files", "of_class"),
+    [
+        ({"config_sentence_transformers.json": {"model_type": "SparseEncoder"}}, "SparseEncoder"),
+        ({"config_sentence_transformers.json": {"model_type": "MultiVectorEncoder"}}, "MultiVectorEncoder"),
+        ({"config_sentence_transformers.json": {"model_type": "ColBERT"}}, "MultiVectorEncoder"),
+        ({"config_sentence_transformers.json": {"model_type": "SentenceTransformer"}}, None),
+        ({"config.json": {"architectures": ["BertForMaskedLM"]}}, "SparseEncoder"),
+        ({"config.json": {"architectures": ["HF_ColBERT"]}}, "MultiVectorEncoder"),
+        ({"config.json": {"architectures": ["BertModel"]}}, None),
+        ({"config.json": {"architectures": ["BertForMaskedLM"]}, "modules.json": []}, None),
+        ({"modules.json": [{"type": "pylate.models.Dense.Dense"}]}, "MultiVectorEncoder"),
+        ({"modules.json": [{"type": "sentence_transformers.models.Pooling"}]}, None),
+    ],
+)
+def test_models_of_another_class_are_told_by_their_configuration(
+    tmp_path: Path, files: dict[str, object], of_class: str | None
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    found = locate(model(str(tmp_path)))
+    assert found
+    assert (other_class(found, "SparseEncoder") == "") == (of_class == "SparseEncoder")
+    assert (other_class(found, "MultiVectorEncoder") == "") == (of_class == "MultiVectorEncoder")
+    assert other_class(found, "CrossEncoder") == other_class(found, "SentenceTransformer") == ""
+
+
+def test_a_class_of_a_newer_library_is_missing_in_an_older_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "version", lambda _name: "5.4.1")
+    assert missing_class("SparseEncoder") == ""
+    assert missing_class("MultiVectorEncoder").endswith("6 or newer, 5.4.1 is installed")
+    assert missing_for(model(), "MultiVectorEncoder")[0] == missing_class("MultiVectorEncoder")
+    monkeypatch.setattr(local, "version", lambda _name: "10.0")
+    assert missing_class("MultiVectorEncoder") == ""

@@ -14,8 +14,8 @@ import pytest
 
 from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.errors import MissingPart, SettingsError
+from darklode.pipeline.base.models import running
 from darklode.pipeline.judge import pair_scores
-from darklode.pipeline.judge.kinds import cross_encoder
 from darklode.pipeline.judge.kinds.cross_encoder import CrossEncoderJudge, CrossEncoderSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
@@ -169,7 +169,7 @@ def test_without_the_package_the_way_to_install_it_is_said(model: Path, monkeypa
 @pytest.mark.slow
 def test_two_devices_give_the_same_replies(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (rows, said), *_ = asked(CrossEncoderJudge(settings(model)), ROWS)
-    monkeypatch.setattr(cross_encoder, "devices", lambda _device: ["cpu", "cpu"])
+    monkeypatch.setattr(running, "devices", lambda _device: ["cpu", "cpu"])
     (same, other), *_ = asked(CrossEncoderJudge(settings(model, batch_size=8)), ROWS)
     assert same == rows
     np.testing.assert_allclose(other["probability"].to_numpy(), said["probability"].to_numpy(), atol=1.1e-4)

@@ -232,7 +232,7 @@ def test_a_long_query_is_no_burden() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3, 7])
 def test_pieces_are_cut_at_dates_and_sizes(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darklode.pipeline.mine.association.algorithm.PART_ROWS", rows)
+    monkeypatch.setattr("darklode.pipeline.mine.days.PIECE_ROWS", rows)
     log: Log = {("t", f"q{n}"): (n % 3, {"a": 1.0}) for n in range(5)}
     queries, terms = tables_of(log)
     with duckdb.connect() as connection:

@@ -44,7 +44,7 @@ def test_borrowers_elsewhere_make_the_same_parts(
     run: Run, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(associating, "SHARD_QUERIES", 4)
-    monkeypatch.setattr("darklode.pipeline.mine.association.algorithm.PART_ROWS", 50)
+    monkeypatch.setattr("darklode.pipeline.mine.days.PIECE_ROWS", 50)
     here = associated(Run(str(tmp_path / "here")), log, max_lenders=2)
     elsewhere = Elsewhere(run.store, 3)
     give(run, log)

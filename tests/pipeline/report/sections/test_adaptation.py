@@ -21,13 +21,17 @@ def test_the_page_tells_the_verdict_and_where_it_gains(adapted: Run) -> None:
     assert "Query encoder adapted from tiny by linear" in said
     assert "The adapted encoder is released NDCG@10 +0.050." in said
     assert "+0.050 (+0.030 to +0.070)" in text_of(figure(root, "adapter-verdict"))
+    told = text_of(figure(root, "adapter-verdict"))
+    assert "what the labels brought+0.010 (-0.010 to +0.030)" in told
+    assert "hybrid" not in told, "unknown is not shown"
     lifts = rows_of(root, "adapter-lift")
     assert [row["measure"] for row in lifts] == ["nDCG@10", "R@10"] * 2
     assert "base" in text_of(figure(root, "adapter-lift"))
     assert "-0.100" in text_of(figure(root, "adapter-lift"))
-    assert [key for key in figures(root) if key.startswith("adapter-")][:4] == [
+    assert [key for key in figures(root) if key.startswith("adapter-")][:5] == [
         "adapter-verdict",
         "adapter-lift",
+        "adapter-systems",
         "adapter-headroom",
         "adapter-course",
     ]
@@ -67,4 +71,4 @@ def test_a_real_adapter_has_the_same_page_again(shipped: Path) -> None:
     root = parsed(page)
     assert {"adapter-course", "adapter-trials", "adapter-learned", "funnel", "evaluation"} <= set(figures(root))
     sizes = {text_of(one) for one in root.iter("div")}
-    assert "training queries39" in sizes
+    assert "Training queries 39" in sizes

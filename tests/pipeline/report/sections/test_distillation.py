@@ -67,7 +67,7 @@ def test_the_page_tells_what_a_student_keeps_and_how_near_it_is(student: Run) ->
         ("teacher", "22"),
         ("student", "11"),
     ]
-    assert "training queries5held-out queries2unseen queries1trials2" in text_of(root)
+    assert "Training queries 5 Held-out queries 2 Unseen queries 1 Trials 2" in text_of(root)
 
 
 def test_its_course_is_drawn_trial_by_trial(student: Run) -> None:

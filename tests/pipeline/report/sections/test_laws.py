@@ -31,7 +31,7 @@ def test_the_page_tells_verdicts_curves_and_correlations(laws: Run) -> None:
     written = Path(write_report(laws)).read_bytes()
     root = parsed(written)
     assert "Scaling laws of labelled data" in text_of(root)
-    assert "encoders trained21laws found2laws tested2" in text_of(root)
+    assert "Encoders trained 21 Laws found 2 Laws tested 2" in text_of(root)
     assert [key for key in figures(root) if key.startswith("law-")] == [
         "law-verdicts",
         "law-curves",

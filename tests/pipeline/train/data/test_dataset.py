@@ -145,4 +145,4 @@ def test_a_text_with_an_uncertain_label_is_neither_a_pair_nor_a_negative(adapted
     assert not len(task.non_relevant.keys)
     assert set(task.labels.keys) == {*certain.labels.keys, *certain.non_relevant.keys}, "never mined as negatives"
     assert np.array_equal(task.pair_position, certain.pair_position)
-    assert task.validation._max_uncertain == 1
+    assert task.validation.max_uncertain == 1

@@ -13,7 +13,8 @@ from darklode.pipeline.train.fit.adaptation_trial import EVALUATION_STEPS
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.joint import JointMethod, JointTrial, passage_texts
 from darklode.pipeline.train.release.ablation import ABLATION_STAGE, compare
-from darklode.pipeline.train.release.baselines import Bm25Baseline, baselines
+from darklode.pipeline.train.release.baselines import baselines
+from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import execute, read
 
@@ -109,5 +110,5 @@ def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp
 
 
 def test_it_is_a_rival_only_where_it_is_named_and_has_no_controls(adapted: Adapted, task: Task) -> None:
-    found = baselines(FAST, ["joint"], Bm25Baseline(adapted.base, task.frozen))
+    found = baselines(FAST, ["joint"], Bm25Rankings(adapted.base, task.frozen))
     assert [(one.name, one.settings.method, one.settings.init) for one in found] == [("joint", "full", "base")]

@@ -1,11 +1,14 @@
 """What settings are chosen on: folds that neither share a cluster nor count a positive that was learned."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.train.data.dataset import Task
+from darklode.pipeline.train.fit import model_selection
 from darklode.pipeline.train.fit.head_methods import ClosedFormMethod
 from darklode.pipeline.train.fit.model_selection import (
     ValidationScore,
@@ -14,6 +17,8 @@ from darklode.pipeline.train.fit.model_selection import (
     best_setting,
     folds,
     full_training,
+    selection_queries,
+    without_shared_positives,
 )
 from darklode.pipeline.train.fit.stage import best_trial
 from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS
@@ -120,3 +125,24 @@ def test_of_equal_settings_the_one_nearest_to_the_base_is_trained_and_handed_ove
         handed_over, bests = best_trial(run.tables()), [best_score(trial) for trial in trials]
         trained = best_setting(bests)
         assert (handed_over["trial"], handed_over["share"]) == (trained, bests[trained].share), values
+
+
+def test_validation_queries_that_share_a_positive_with_training_do_not_select(task: Task) -> None:
+    query, position = task.validation.positives(task.frozen)
+    assert len(without_shared_positives(task).validation) == len(task.validation), "none shares one"
+    taken = replace(task, pair_position=np.r_[task.pair_position[1:], position[query == 3][:1]])
+    found = without_shared_positives(taken).validation.ids.to_pylist()
+    assert found == [name for row, name in enumerate(task.validation.ids.to_pylist()) if row != 3]
+
+
+def test_the_selection_uses_train_queries_too_where_few_validation_queries_share_nothing(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(selection_queries(task)) == len(task.train) + len(task.validation)
+    monkeypatch.setattr(model_selection, "MIN_VALIDATION", len(task.validation))
+    assert selection_queries(task).ids.to_pylist() == task.validation.ids.to_pylist()
+    assert folds(task, 3) == []
+    query, position = task.validation.positives(task.frozen)
+    sharing = replace(task, pair_position=np.r_[task.pair_position[1:], position[query == 3][:1]])
+    assert len(selection_queries(sharing)) == len(task.train) + len(task.validation)
+    assert folds(sharing, 3)

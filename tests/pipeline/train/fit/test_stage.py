@@ -11,9 +11,12 @@ from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.agreement import FOLDS
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.train.data.dataset import Task
+from darklode.pipeline.train.fit.head_methods import HeadMethod
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, load_best_trial
-from darklode.pipeline.train.fit.weights import as_rows
+from darklode.pipeline.train.fit.weights import as_rows, load_weights
+from darklode.pipeline.train.fit.whitening import best_whitening, whiten
 from darklode.schemas.tables import TABLES
 from helpers.adapted import base_for, build_to_adapt
 from helpers.runs import put, read
@@ -54,7 +57,7 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
         done.append((count, total))
 
     out.execute(step.plan(out), step.execute, report)
-    assert {total for _, total in done} == {(3 * FOLDS + 1) * QUICK.max_steps}, (
+    assert {total for _, total in done} == {(4 * FOLDS + 1) * QUICK.max_steps}, (
         "a trial of each rate a fold, and the last"
     )
     assert all(0 <= count <= total for count, total in done if total), "316 of 200 would be no progress"
@@ -100,7 +103,30 @@ def test_enough_validation_queries_choose_alone(adapted: Adapted, tmp_path: Path
     assert {note.partition(":")[0] for note in told} == {"learning rate 0.0001", "learning rate 0.0003"}
     rows = read(out, "adaptation_trials")
     assert {(row["queries"], row["folds"]) for row in rows} == {(MIN_VALIDATION, None)}
-    assert {row["trial"] for row in read(out, "adapter_weights")} == {0, 1}
+    assert {row["trial"] for row in read(out, "adapter_weights")} == {0, 1, 2}
+
+
+def test_the_untrained_start_is_a_trial(adapted: Adapted, tmp_path: Path) -> None:
+    source = build_to_adapt(tmp_path / "run", {"train": 20, "validation": MIN_VALIDATION, "test": 3})
+    out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
+    redo(steps(base, adapted.settings)[:3], out)
+    tables = out.tables()
+    task = Task.from_tables(tables, base.open(tables), same_document=False)
+    whitening, queries = best_whitening(task), task.validation
+    expected = queries.vectors if whitening is None else whiten(queries.vectors, whitening)
+    vectors = HeadMethod(QUICK, base).vectors(load_weights(tables, 0), 1.0, queries)
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+def test_a_validation_query_that_shares_a_positive_does_not_select(adapted: Adapted, tmp_path: Path) -> None:
+    source = build_to_adapt(tmp_path / "run", {"train": 20, "validation": MIN_VALIDATION + 1, "test": 3})
+    labels = source.tables().read("training_labels").to_pandas()
+    taught = labels["query_id"].eq("validation-005") & labels["relevance"].eq(1)
+    labels.loc[taught, "chunk_id"] = "train-003#0"
+    put(source, "training_labels", pa.Table.from_pandas(labels, schema=TABLES["training_labels"].schema))
+    out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
+    redo(steps(base, adapted.settings)[:3], out)
+    assert {row["queries"] for row in read(out, "adaptation_trials")} == {MIN_VALIDATION}
 
 
 @pytest.mark.slow
@@ -125,7 +151,9 @@ def test_with_one_cluster_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path
 
 def test_the_log_tells_of_every_look(adapted: Adapted) -> None:
     rows = read(adapted.out, "training_log")
-    assert [(row["trial"], row["step"]) for row in rows] == [(trial, step) for trial in (0, 1) for step in (0, 50, 100)]
+    assert [(row["trial"], row["step"]) for row in rows] == [
+        (trial, step) for trial in (1, 2) for step in (0, 50, 100)
+    ], "trial 0 is the whitened start, untrained"
     assert rows[0]["loss"] is None
     assert all(0 <= float(str(row["validation"])) <= 1 for row in rows)
     assert json.dumps(rows)

@@ -3,19 +3,19 @@
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.release.baselines import (
-    Bm25Baseline,
     baselines,
     derange,
     reference_systems,
     shuffle_labels,
 )
+from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
+from darklode.pipeline.train.release.system_names import LABEL_FREE
 from helpers.adapted import SIDES
 
 from ..conftest import QUICK, Adapted
@@ -28,7 +28,7 @@ def task(adapted: Adapted) -> Task:
 
 
 def test_the_controls_are_of_the_first_trained_method(adapted: Adapted, task: Task) -> None:
-    words = Bm25Baseline(adapted.base, task.frozen)
+    words = Bm25Rankings(adapted.base, task.frozen)
     found = baselines(QUICK, ["closed_form", "ffn", "linear"], words)
     assert [one.name for one in found] == [
         "closed_form",
@@ -86,25 +86,10 @@ def test_a_label_without_another_place_is_left_out_and_one_alone_is_refused(task
         shuffle_labels(task.from_training_pairs(query[:1], np.array([1])), 0)
 
 
-def test_bm25_teaches_a_text_that_has_the_topic(adapted: Adapted, task: Task) -> None:
-    backwards = task.with_queries(np.arange(len(task.train))[::-1])
-    for given in (task, backwards):
-        found = Bm25Baseline(adapted.base, task.frozen).training_pairs(given)
-        assert (np.diff(found.pair_query) > 0).all(), "one positive each, in the order of the queries"
-    found = Bm25Baseline(adapted.base, task.frozen).training_pairs(task)
-    rows = np.array([np.flatnonzero(task.frozen.position_of == one)[0] for one in found.pair_position])
-    texts = task.frozen.texts["text_id"].take(pa.array(rows)).to_pylist()
-    asked = task.train.ids.take(pa.array(found.pair_query)).to_pylist()
-    assert np.mean([text.partition("#")[0] == query for text, query in zip(texts, asked, strict=True)]) > 0.9
-
-
 def test_lists_that_nobody_trains(adapted: Adapted, task: Task) -> None:
     asked = QuerySet.from_tables(adapted.out.tables(), task.frozen, "test")
-    found = reference_systems(asked, task.frozen, Bm25Baseline(adapted.base, task.frozen))
+    found = reference_systems(task, Bm25Rankings(adapted.base, task.frozen), task.validation, asked)
     lists = {name: rows.to_pandas().groupby("query_id")["text_id"].apply(list) for name, rows in found.items()}
-    assert len(lists["base"]) == SIDES["test"]
-    query = "test-003"
-    ranks = [{text: rank for rank, text in enumerate(lists[name][query], 1)} for name in ("base", "BM25")]
-    fused = {text: sum(1 / (60 + one[text]) for one in ranks if text in one) for text in {*ranks[0], *ranks[1]}}
-    assert lists["BM25 and base, fused"][query] == sorted(fused, key=lambda text: (-fused[text], text))
-    assert lists["judge: labelled texts by its probability"][query] == [f"{query}#0", f"{query}#1"]
+    assert found.keys() == {*LABEL_FREE, "judge: labelled texts by its probability"}
+    assert {len(each) for name, each in lists.items()} == {SIDES["test"]}
+    assert lists["judge: labelled texts by its probability"]["test-003"] == ["test-003#0", "test-003#1"]

@@ -29,7 +29,8 @@ def test_the_card_tells_verdict_intervals_trials_and_licence(adapted: Adapted, t
         "72 parameters, selected by cross-validation, 5 folds of clusters, on 51 train and validation queries" in page
     )
     assert "were ranked once" in page
-    assert "| own positive | nDCG@10 |" in page
+    assert "| own positive | adapted | base | nDCG@10 |" in page
+    assert "In hybrid search, against BM25 + base" in page
     assert "runs/&lt;first>" in page
     assert "0.0003 | 0.25 |" in page
 

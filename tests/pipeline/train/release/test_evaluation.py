@@ -9,8 +9,15 @@ from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE
-from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE
-from helpers.adapted import base_for, build_to_adapt
+from darklode.pipeline.train.release.evaluation import (
+    ADAPTER_TEST_STAGE,
+    CONTROL,
+    DEPTH,
+    SYSTEMS,
+    compared_pairs,
+)
+from darklode.pipeline.train.release.system_names import ADAPTED
+from helpers.adapted import SIDES, base_for, build_to_adapt
 from helpers.runs import execute, read
 
 from ..conftest import QUICK, Adapted
@@ -19,7 +26,19 @@ from ..conftest import QUICK, Adapted
 def test_lists_are_of_the_test_queries_alone(adapted: Adapted) -> None:
     rows = read(adapted.out, "test_rankings")
     assert {str(row["query_id"]).partition("-")[0] for row in rows} == {"test"}
-    assert {row["system"] for row in rows} == {"base", "adapted"}
+    names = {*SYSTEMS} if adapted.out.tables().rows("control_weights") else {*SYSTEMS} - {CONTROL}
+    assert {row["system"] for row in rows} == names
+    lengths = {(row["system"], row["query_id"]) for row in rows}
+    assert len(lengths) == len(names) * SIDES["test"]
+    assert max(int(str(row["rank"])) for row in rows) <= DEPTH
+
+
+def test_each_system_is_compared_with_the_base_and_the_adapted_one_with_each(adapted: Adapted) -> None:
+    rows = read(adapted.out, "evaluation_pairs")
+    pairs = [(row["system"], row["other"]) for row in rows if row["measure"] == "nDCG@10" and row["part"] == "counted"]
+    assert pairs == compared_pairs([name for name in SYSTEMS if ("adapted", name) in pairs or name == ADAPTED])
+    assert len({*pairs}) == len(pairs)
+    assert ("BM25 + adapted, RRF", "BM25 + base, RRF") in pairs
 
 
 @pytest.mark.slow
@@ -41,8 +60,8 @@ def test_without_a_test_query_no_lift_can_be_shown(adapted: Adapted, tmp_path: P
     source = build_to_adapt(tmp_path / "run", {"train": 6, "validation": 3, "test": 1})
     base = base_for(source, root=adapted.root)
     out = Run(str(tmp_path / "out"))
-    first, _, third, fourth = steps(base, adapted.settings)[:4]
-    for step in (first, third):
+    first, headroom, third, control, fourth = steps(base, adapted.settings)[:5]
+    for step in (first, headroom, third, control):
         out.execute(step.plan(out), step.execute)
     tables = out.tables(*ADAPTER_TEST_STAGE.reads)
     rows = tables.read("adaptation_queries")

@@ -1,9 +1,8 @@
 """What could be gained, told before training and without a look at the test queries' lists."""
 
-import pyarrow as pa
 import pytest
 
-from darklode.pipeline.train.release.headroom import by_value, detectable
+from darklode.pipeline.train.release.headroom import detectable
 from helpers.adapted import SIDES
 from helpers.runs import read
 
@@ -34,14 +33,22 @@ def test_the_queries_that_decide_are_counted(adapted: Adapted) -> None:
     assert {name: side["queries"] for name, side in facts["sides"].items()} == SIDES | {"train": SIDES["train"] - 1}
 
 
-def test_rankings_by_value_start_at_rank_one_in_every_query() -> None:
-    rows = pa.table(
-        {"query_id": ["b", "a", "a", "b", "a"], "text_id": list("xyzwv"), "score": [0.1, 0.5, 0.9, 0.1, 0.5]}
-    )
-    assert by_value(rows, "score").to_pylist() == [
-        {"query_id": "a", "rank": 1, "text_id": "z"},
-        {"query_id": "a", "rank": 2, "text_id": "v"},
-        {"query_id": "a", "rank": 3, "text_id": "y"},
-        {"query_id": "b", "rank": 1, "text_id": "w"},
-        {"query_id": "b", "rank": 2, "text_id": "x"},
+def test_systems_without_labels_stand_beside_the_bounds(adapted: Adapted) -> None:
+    rows = [row for row in read(adapted.out, "headroom") if row["measure"] == "nDCG@10"]
+    assert [row["system"] for row in rows if row["label_free"]] == [
+        "BM25",
+        "base",
+        "whitened",
+        "base with feedback",
+        "BM25 + base, RRF",
+        "BM25 + base, weighted",
+        "BM25 + whitened, RRF",
+        "BM25 + whitened, weighted",
     ]
+    selected = {row["system"] for row in rows if row["setting"] is not None}
+    assert selected == {"whitened", "base with feedback", "BM25 + base, weighted", "BM25 + whitened, weighted"}
+
+
+def test_unlabelled_texts_of_the_top_ten_are_counted(adapted: Adapted) -> None:
+    """Of each query's texts two have a label; lists of ten from eight systems have many more."""
+    assert 8 <= adapted.out.manifests()["headroom"].facts["unlabelled"] <= 8 * 10

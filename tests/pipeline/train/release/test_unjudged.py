@@ -11,6 +11,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
 from darklode.pipeline.train.release.unjudged import (
     NO_JUDGES,
     UNJUDGED_STAGE,
@@ -164,12 +165,11 @@ def test_a_hole_that_training_learned_moves_its_query_to_those_that_share(
     assert (now["test-001"], now["test-002"]) == (True, False)
 
 
-@pytest.mark.parametrize(("share", "told"), [(0.9, "about 32 pairs"), (0.5, "about 100 pairs"), (1.0, "")])
+@pytest.mark.parametrize(("unlabelled", "told"), [(2.0, "about 32 pairs"), (10.0, "about 100 pairs"), (0.0, "")])
 def test_what_it_will_take_is_told_before_training(
-    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges, share: float, told: str
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges, unlabelled: float, told: str
 ) -> None:
     run = asked(tmp_path, source)
-    rows = [{"system": "base", "measure": "Judged@10", "value": share, "queries": 12}]
-    put(run, "headroom", pa.Table.from_pylist(rows, schema=TABLES["headroom"].schema))
+    execute(run, HEADROOM_STAGE, lambda _, output: output.facts.update(unlabelled=unlabelled))
     assert told in format_unjudged(run, judges, 100)
     assert format_unjudged(run, judges, 0) == format_unjudged(run, NO_JUDGES, 100) == ""

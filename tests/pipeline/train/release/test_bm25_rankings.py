@@ -1,0 +1,35 @@
+"""BM25 over the texts of the runs: as labels and as rankings."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.train.data.dataset import Task
+from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
+
+from ..conftest import Adapted
+
+
+@pytest.fixture(scope="module")
+def task(adapted: Adapted) -> Task:
+    tables = adapted.out.tables()
+    return Task.from_tables(tables, adapted.base.open(tables), same_document=False)
+
+
+def test_bm25_teaches_a_text_that_has_the_topic(adapted: Adapted, task: Task) -> None:
+    backwards = task.with_queries(np.arange(len(task.train))[::-1])
+    for given in (task, backwards):
+        found = Bm25Rankings(adapted.base, task.frozen).training_pairs(given)
+        assert (np.diff(found.pair_query) > 0).all(), "one positive each, in the order of the queries"
+    found = Bm25Rankings(adapted.base, task.frozen).training_pairs(task)
+    rows = np.array([np.flatnonzero(task.frozen.position_of == one)[0] for one in found.pair_position])
+    texts = task.frozen.texts["text_id"].take(pa.array(rows)).to_pylist()
+    asked = task.train.ids.take(pa.array(found.pair_query)).to_pylist()
+    assert np.mean([text.partition("#")[0] == query for text, query in zip(texts, asked, strict=True)]) > 0.9
+
+
+def test_rankings_are_by_descending_score_and_as_deep_as_asked(adapted: Adapted, task: Task) -> None:
+    rows = Bm25Rankings(adapted.base, task.frozen).rankings(task.validation, 2).to_pandas()
+    assert rows.groupby("query_id")["rank"].apply(list).isin([[1], [1, 2]]).all()
+    assert rows.groupby("query_id")["score"].apply(lambda scores: scores.is_monotonic_decreasing).all()
+    assert (rows.groupby("query_id")["text_id"].first().str.partition("#")[0] == sorted(set(rows["query_id"]))).all()

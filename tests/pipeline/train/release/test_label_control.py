@@ -1,0 +1,57 @@
+"""The control with shuffled labels: what it is trained on, and when there is none."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.train.fit.heads import Head
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE, load_best_trial
+from darklode.pipeline.train.fit.weights import as_rows, from_rows
+from darklode.pipeline.train.release.label_control import CONTROL_STAGE, train_control
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.tables import TABLES
+from helpers.runs import execute, put
+
+from ..conftest import QUICK, Adapted, rows_of
+
+
+def control(adapted: Adapted, folder: Path, settings: AdaptSettings, *, trial: int, share: float = 1.0) -> Run:
+    """Train the control of a selected trial; returns its run."""
+    run = Run(str(folder))
+    tables = adapted.out.tables()
+    for name in ("adaptation_queries", "adaptation_labels", "adaptation_texts"):
+        put(run, name, tables.read(name))
+    row = {"trial": trial, "setting": "x", "share": share, "step": 1, "validation": 1.0, "queries": 1}
+    put(run, "adaptation_trials", rows_of("adaptation_trials", row))
+    execute(run, CONTROL_STAGE, lambda read, output: train_control(read, output, settings, adapted.base, seed=0))
+    return run
+
+
+def test_it_learns_other_pairs_with_the_selected_setting(adapted: Adapted, tmp_path: Path) -> None:
+    fast = QUICK.model_copy(update={"max_steps": 50, "learning_rates": (3e-3,)})
+    shuffled = from_rows(control(adapted, tmp_path, fast, trial=1).tables().read("control_weights"))
+    _, learned = load_best_trial(adapted.out.tables())
+    assert {name: values.shape for name, values in shuffled.items()} == {
+        name: values.shape for name, values in learned.items()
+    }
+    assert any(np.abs(shuffled[name] - learned[name]).max() > 0 for name in learned)
+
+
+@pytest.mark.parametrize(
+    ("update", "trial", "share"),
+    [({}, 0, 1.0), ({}, 1, 0.0), ({"method": "whitened"}, 1, 1.0)],
+    ids=["the untrained start", "the base", "a method without labels"],
+)
+def test_without_trained_labels_there_is_none(
+    adapted: Adapted, tmp_path: Path, update: dict[str, str], trial: int, share: float
+) -> None:
+    run = control(adapted, tmp_path, QUICK.model_copy(update=update), trial=trial, share=share)
+    assert run.tables().rows("control_weights") == 0
+    assert run.tables().read("control_weights").schema == TABLES["control_weights"].schema
+
+
+def test_weights_are_in_the_format_of_the_trials() -> None:
+    assert as_rows(0, Head(4, 1).state()).schema == TABLES["control_weights"].schema
+    assert TRAIN_STAGE.writes[-1] == "adapter_weights"
