@@ -12,18 +12,31 @@ from importlib.resources import files
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from darklode.flows import interrupt
-from darklode.flows.commands.options import application
+from darklode.flows.commands.options import CommandGroup, application
 from darklode.flows.console import console, errors
 from darklode.flows.interrupt import INTERRUPTED_EXIT_CODE, INTERRUPTED_MESSAGE
 
-COMMANDS = (
-    "demo init build mine generate deploy evaluate adapt adapters train-towers entropy laws plan-scale index serve "
-    "search report nights browse review validate diff audit list status verify query export pool doctor cache judge"
-).split()
+COMMAND_GROUPS = {
+    "Start": "demo init build report browse doctor",
+    "Build": "mine generate judge export",
+    "Look": "list status search query pool audit diff",
+    "People": "review validate",
+    "Train": "evaluate adapt adapters train-towers entropy laws",
+    "Serve": "index serve",
+    "Operate": "deploy nights verify cache plan-scale",
+}
+"""Panels of the help, and their commands; the first has those that a newcomer needs."""
+COMMANDS = " ".join(COMMAND_GROUPS.values()).split()
 """Files of `flows/commands`, in the order of the help."""
+FIRST_COMMANDS = {
+    "darklode demo": "Build the bundled sample into the folder darklode-demo.",
+    "darklode init": "Write darklode.yaml for your own data: `build --config darklode.yaml`.",
+    "darklode browse darklode-demo": "Explore a run in the browser; `darklode report RUN` writes one page.",
+}
+"""What `darklode` without arguments suggests."""
 
 
 class CommandFiles(Mapping[str, Any]):
@@ -41,7 +54,7 @@ class CommandFiles(Mapping[str, Any]):
         return len(COMMANDS)
 
 
-class LazyCommands(TyperGroup):
+class LazyCommands(CommandGroup):
     """A group that imports a command's file only when it is called, so that other commands start quickly."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -55,7 +68,11 @@ class LazyCommands(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """List the commands without importing them."""
         listing = copy(self)
-        listing.commands = {name: TyperCommand(name, help=_command_help(name)) for name in COMMANDS}
+        listing.commands = {
+            name: TyperCommand(name, help=_command_help(name), rich_help_panel=panel)
+            for panel, names in COMMAND_GROUPS.items()
+            for name in names.split()
+        }
         super(LazyCommands, listing).format_help(ctx, formatter)
 
 
@@ -82,6 +99,8 @@ def _command_help(name: str) -> str | None:
 
 
 DEBUG = "--debug"
+USAGE_EXIT_CODE = 2
+"""Exit code of an invalid command line; a missing command is one, as in Typer's own groups."""
 
 app = application(
     name="darklode",
@@ -89,13 +108,13 @@ app = application(
     help="Build labelled retrieval data from documents, query logs and clicks.\n\n"
     "Start with `darklode demo`, or with `darklode build --docs DOCS --queries QUERIES --out RUN` for your own data. "
     "Running a command again with the same --out recomputes only what changed.",
-    no_args_is_help=True,
     add_completion=True,
 )
 
 
 @app.callback(invoke_without_command=True)
 def root(
+    context: typer.Context,
     show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
     debug: Annotated[bool, typer.Option(DEBUG, help="Print tracebacks of errors; valid with every command.")] = False,  # noqa: ARG001 (see `run_guarded`)
 ) -> None:
@@ -105,6 +124,12 @@ def root(
 
         console.print(f"darklode {version('darklode')}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        errors.print("Build labelled retrieval data from documents, query logs and clicks. Try:\n")
+        for command, effect in FIRST_COMMANDS.items():
+            errors.print(f"  [bold]{command}[/bold]\n      {effect}", soft_wrap=True)
+        errors.print("\nAll commands: darklode --help")
+        raise typer.Exit(USAGE_EXIT_CODE)
 
 
 def run_guarded() -> int:

@@ -67,7 +67,9 @@ class InProcess:
     """Runs stages in this process."""
 
     shows_progress = False
-    needs_preflight = False
+
+    def __init__(self, *, needs_preflight: bool = False) -> None:
+        self.needs_preflight = needs_preflight
 
     def run(self, run: Run, step: Step, delays: Sequence[float]) -> None:
         """Run a step; a retry does not repeat finished units."""

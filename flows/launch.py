@@ -17,7 +17,9 @@ from darklode.pipeline.base.artifacts.database import shared_database
 from darklode.pipeline.base.errors import HeldBack
 
 
-def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: Any) -> None:
+def launch(
+    body: Callable[..., Any], reporter: Reporter, *args: Any, needs_preflight: bool = False, **kwargs: Any
+) -> None:
     """Run a job.
 
     Without a configured Prefect server, its stages run in this process, and the folder's `history.jsonl` gets a line.
@@ -29,6 +31,7 @@ def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: A
     Args:
         body: the job's function; `darklode.flows.prefect.orchestration` has a flow with its name.
         reporter: receives progress.
+        needs_preflight: no command has checked the inputs, so the job has to.
 
     Raises:
         MissingPart: the configured Prefect server does not answer.
@@ -38,14 +41,14 @@ def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: A
         server = configured_server()
         if server is None:
             with suppress(PrefectIsNeeded):
-                with _recording(body, recorder, *args, **kwargs), executing(InProcess()):
+                with _recording(body, recorder, *args, **kwargs), executing(InProcess(needs_preflight=needs_preflight)):
                     body(*args, **kwargs)
                 return
             with own_server() as temporary_server:
                 _run_on(temporary_server, body, *args, **kwargs)
             return
         try:
-            with executing(DryRun()):
+            with executing(DryRun(needs_preflight=needs_preflight)):
                 body(*args, **kwargs)
             return
         except (StageIsDue, PrefectIsNeeded) as due:

@@ -63,9 +63,11 @@ class CollectedAnswer:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
+        self.tables: dict[str, pa.Table] = {}
 
     def table(self, key: str, rows: pa.Table, title: str, nothing: str | None = None) -> None:
-        self.values[key] = rows.to_pylist()
+        self.tables[key] = rows
+        self.values[key] = None  # its place; `tables` holds the rows
 
     def rows(self, key: str, rows: Rows, columns: Mapping[str, bool], title: str) -> None:
         self.values[key] = list(rows)
@@ -88,7 +90,8 @@ def answering(as_json: bool) -> Iterator[Answer]:
         yield collected
     finally:
         if collected.values:
-            sys.stdout.write(json.dumps(_to_plain(collected.values), indent=1, ensure_ascii=False, default=str) + "\n")
+            values = collected.values | {key: rows.to_pylist() for key, rows in collected.tables.items()}
+            sys.stdout.write(json.dumps(_to_plain(values), indent=1, ensure_ascii=False, default=str) + "\n")
 
 
 def _to_plain(value: Any) -> Any:

@@ -190,10 +190,7 @@ def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:
     """
     record = read_run(Run(out))
     settings, mined = record.with_overrides(values), record.is_mined
-    files = [
-        *settings.evaluate.run_files,
-        *([settings.evaluate.human_labels] if settings.evaluate.human_labels else []),
-    ]
+    files = [*settings.evaluate.run_files, *filter(None, [settings.evaluate.human_labels])]
     return [
         lambda: [note for file in files for note in _check_readable(file)],
         lambda: _check_parts(

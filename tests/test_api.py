@@ -7,13 +7,15 @@ import sys
 from datetime import date
 from inspect import signature
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import pyarrow as pa
 import pytest
+import typer
 
 import darklode
-from darklode.api import _merge_nested, _settings
-from darklode.flows.config import load_settings
+from darklode.flows import cli
 from helpers.commands import Environment, SampleRun
 from helpers.runs import REPOSITORY, SAMPLE
 
@@ -21,34 +23,61 @@ PAGE = REPOSITORY / "docs" / "guides" / "python.md"
 
 
 def test_the_exported_names_are_these() -> None:
-    assert sorted(darklode.__all__) == [
-        "DarklodeError",
-        "RunView",
-        "Settings",
-        "TableRows",
-        "build",
-        "evaluate",
-        "mine",
-        "open",
-    ]
+    types = ["DarklodeError", "JobResult", "ReportPage", "RunView", "Settings", "TableRows", "WebPages"]
+    assert darklode.__all__ == [*types, *sorted([*FUNCTIONS, "open"])]
     assert dir(darklode) == darklode.__all__
+    assert all(getattr(darklode, name).__module__.startswith("darklode.") for name in darklode.__all__)
     public = {name for name in vars(darklode.RunView) if not name.startswith("_")}
-    assert public == {"card", "settings", "sql", "status", "table", "tables", "url"}
-    assert {name for name in vars(darklode.TableRows) if not name.startswith("_")} == {
-        "columns",
-        "to_pandas",
-        "to_polars",
-        "to_pylist",
-    }
+    assert public == {"card", "report", "settings", "sql", "status", "table", "tables", "url"}
+    assert {name for name in vars(darklode.TableRows) if not name.startswith("_")} == {"columns", "df", "pl"}
     with pytest.raises(AttributeError, match="no attribute 'bulid'"):
-        darklode.bulid  # noqa: B018
+        darklode.bulid  # type: ignore[attr-defined] # noqa: B018
 
 
-def test_the_arguments_are_these() -> None:
-    both = ["preset", "config", "settings"]
-    assert list(signature(darklode.build).parameters) == ["docs", "queries", "out", *both, "keep_all_queries", "human"]
-    days = ["first", "last", "test_from", "refresh", "accept_days", "discard_days", "reason"]
-    assert list(signature(darklode.mine).parameters) == ["logs", "docs", "out", *days, *both]
+FUNCTIONS = {
+    "adapt": "adapt train",
+    "audit": "audit",
+    "browse": "browse",
+    "build": "build",
+    "demo": "demo",
+    "evaluate": "evaluate",
+    "export": "export",
+    "generate": "generate",
+    "index": "index make",
+    "mine": "mine",
+    "report": "report",
+    "review": "review",
+    "search": "search",
+    "serve": "serve",
+    "validate": "validate",
+}
+"""Functions and their commands."""
+ONLY_COMMANDS = {"json", "check", "open"}
+SHEETS = {"export_sheet", "import_sheet", "reviewer"}  # a review in spreadsheets is for the command line
+ONLY_FUNCTIONS = {"silent"}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_has_the_arguments_of_its_command(function: str) -> None:
+    command = typer.main.get_command(cli.app)
+    for name in FUNCTIONS[function].split():
+        command = command.commands[name]  # type: ignore[attr-defined]
+    options = {argument_name(parameter) for parameter in command.params} - ONLY_COMMANDS - SHEETS
+    arguments = signature(getattr(darklode, function)).parameters
+    assert arguments.keys() - ONLY_FUNCTIONS == options
+    described = re.findall(r"^        (\w+): ", docstring(getattr(darklode, function)), re.MULTILINE)
+    assert described[: len(arguments)] == list(arguments)
+
+
+def argument_name(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar).lower()
+    name = parameter.opts[0].removeprefix("--").replace("-", "_")
+    return {"set": "settings", "from": "from_"}.get(name, name)
+
+
+def docstring(function: Any) -> str:
+    return str(function.__doc__)
 
 
 def test_importing_it_loads_nothing_heavy() -> None:
@@ -64,26 +93,12 @@ def test_a_folder_without_a_run_is_said_to_hold_none(tmp_path: Path) -> None:
 
 def test_a_missing_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(darklode.DarklodeError, match="say where queries is"):
-        darklode.build(SAMPLE)
-
-
-def test_what_is_given_is_what_the_command_line_would_make_of_it() -> None:
-    values = {"judge.model": "m", "judge.base_url": "http://h/v1", "judge.kind": "llm"}
-    assignments = [f"{name}={value}" for name, value in values.items()]
-    assert _settings("embedded", None, values, {}) == load_settings(assignments=assignments)
-    taught = _settings("local", None, {}, {"judge.human_labels": "labels.csv"})
-    assert taught == load_settings("local", assignments=["judge.human_labels=labels.csv"])
-
-
-def test_options_do_not_drop_settings_of_the_same_section() -> None:
-    overrides = {"evaluate": {"n_resamples": 50, "systems": ["bm25"]}, "evaluate.permutations": 60}
-    merged = {"n_resamples": 50, "permutations": 60, "systems": ["ppmi"]}
-    assert _merge_nested(overrides, {"evaluate": {"systems": ["ppmi"]}}) == {"evaluate": merged}
+        darklode.build(SAMPLE, out=tmp_path)
 
 
 def test_nested_settings_reach_the_evaluation(sample_run: SampleRun) -> None:
     with pytest.raises(darklode.DarklodeError, match=r"there is no setting evaluate\.n_resample;"):
-        darklode.evaluate(sample_run.folder, systems=["bm25"], settings={"evaluate": {"n_resample": 50}})
+        darklode.evaluate(sample_run.folder, system="bm25", settings={"evaluate": {"n_resample": 50}})
 
 
 def test_a_run_is_read_as_it_is(sample_run: SampleRun) -> None:
@@ -91,10 +106,10 @@ def test_a_run_is_read_as_it_is(sample_run: SampleRun) -> None:
     assert {"chunks", "qrels", "queries", "triplets"} <= set(run.tables)
     rows = run.table("triplets")
     assert pa.table(rows).equals(rows.arrow)
-    assert len(rows) == len(rows.to_pandas()) == rows.to_polars().height == len(rows.to_pylist()) > 40
-    assert run.sql("SELECT count(*) AS n FROM triplets").to_pylist() == [{"n": len(rows)}]
+    assert len(rows) == len(rows.df()) == rows.pl().height == len(list(rows)) > 40
+    assert list(run.sql("SELECT count(*) AS n FROM triplets")) == [{"n": len(rows)}]
     assert (run.settings.pool.depth, run.settings.judge.kind) == (60, "embedded")
-    assert {row["state"] for row in run.status().to_pylist()} == {"up to date"}
+    assert set(run.status()["state"]) == {"up to date"}
     assert run.card == (sample_run.folder / "README.md").read_text(encoding="utf-8")
     with pytest.raises(darklode.DarklodeError, match="no table mined_pairs"):
         run.table("mined_pairs")
@@ -114,7 +129,7 @@ def test_the_page_can_be_followed(tmp_path: Path, served: Environment, monkeypat
         exec(compile(block, str(PAGE), "exec"), names)
     clicks = names["clicks"]
     assert isinstance(clicks, darklode.RunView)
-    assert clicks.sql("SELECT max(date) AS last FROM triplets").to_pylist()[0]["last"] > date(2026, 1, 1)
+    assert clicks.sql("SELECT max(date) AS last FROM triplets")[0]["last"] > date(2026, 1, 1)
 
 
 @pytest.mark.slow
@@ -123,3 +138,14 @@ def test_a_script_ends_in_silence(tmp_path: Path, alone: Environment) -> None:
     script = f"import darklode\nfor _ in range(2): print(len(darklode.build(*{places}).table('triplets')) > 0)"
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, env=dict(alone))
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
+
+
+@pytest.mark.slow
+def test_the_first_example_of_the_help_works_in_an_empty_folder(tmp_path: Path, alone: Environment) -> None:
+    example = dedent("".join(re.findall(r"^    .*\n|^\n", str(darklode.__doc__), re.MULTILINE)))
+    assert example.strip().startswith("import darklode")
+    shown = "print(run.report, sorted(run.table('triplets')[0]))"
+    command = [sys.executable, "-c", f"{example}\n{shown}"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=dict(alone), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "<report " in done.stdout

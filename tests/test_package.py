@@ -1,5 +1,6 @@
 """The package as others install it: one name in site-packages, beside whatever folders they have themselves."""
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -36,6 +37,8 @@ def copy_links(source: Path) -> None:
             (package / path.name).symlink_to(path.readlink())
         elif path.is_file():
             (package / path.name).write_bytes(path.read_bytes())
+        else:
+            shutil.copytree(path, package / path.name, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def backend(hook: str, source: Path, to: Path) -> None:

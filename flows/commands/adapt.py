@@ -16,9 +16,10 @@ from darklode.flows.commands.options import (
     application,
 )
 from darklode.flows.config import file_settings, overrides, preset_values
-from darklode.flows.console import console, printable, reporter, show
+from darklode.flows.console import console, printable, reporter
 from darklode.flows.jobs.adapt_encoder import adapt_encoder
 from darklode.flows.launch import launch
+from darklode.flows.output import Answer, PrintedAnswer
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, NoLift
 from darklode.schemas.setting_names import merge
@@ -105,12 +106,12 @@ def train(
     try:
         launch(adapt_encoder, reporter(), runs, encoder, out, values, dry_run, warm_start, qrels=qrels)
     except NoLift:
-        _show_gain(out)
+        summarize(Run(out), PrintedAnswer())
         raise
     if not dry_run:
         from darklode.pipeline.train.release.verdict import require_lift
 
-        _show_gain(out)
+        summarize(Run(out), PrintedAnswer())
         console.print(f"\n{printable(require_lift(Run(out)))}", soft_wrap=True)
 
 
@@ -128,5 +129,7 @@ def _train_tenants(
     console.print(f"\n{printable(format_summary(Run(out)))}", soft_wrap=True)
 
 
-def _show_gain(out: str) -> None:
-    show(Run(out).tables("evaluation_pairs").sql(GAIN_SQL), "Gain over the base encoder on the test queries")
+def summarize(run: Run, answer: Answer) -> None:
+    """The gain of an adapter over its base encoder."""
+    gain = run.tables("evaluation_pairs").sql(GAIN_SQL)
+    answer.table("gain", gain, "Gain over the base encoder on the test queries")

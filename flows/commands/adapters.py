@@ -59,7 +59,7 @@ def release(
     force: Annotated[
         str | None,
         typer.Option(
-            metavar="REASON",
+            metavar="TEXT",
             help="Release despite failed checks and record this reason; never releases another tenant's adapter.",
         ),
     ] = None,

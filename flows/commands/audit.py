@@ -6,7 +6,7 @@ from darklode.flows.config import overrides
 from darklode.flows.console import reporter
 from darklode.flows.jobs.audit_retrievers import audit_retrievers
 from darklode.flows.launch import launch
-from darklode.flows.output import answering
+from darklode.flows.output import Answer, PrintedAnswer, answering
 from darklode.flows.prefect.progress import SilentReporter
 from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
@@ -23,12 +23,17 @@ def audit(run: RunArgument, assignments: SetOption = None, as_json: JsonOption =
     """Recompute each retriever's recall and leave-one-out contribution for a finished run."""
     read_run(Run(run))
     launch(audit_retrievers, SilentReporter() if as_json else reporter(), run, overrides(assignments or []))
-    settings = read_run(Run(run)).settings
     with answering(as_json) as answer:
-        if as_json:
-            answer.table("audit", query(Run(run), AUDIT_SQL), "")
-        else:
-            show_audit(Run(run), settings)
-        warning = favored_retrievers(all_tables(Run(run)), settings)
-        if warning:
-            answer.say(warning, warning=True)
+        summarize(Run(run), answer)
+
+
+def summarize(run: Run, answer: Answer) -> None:
+    """Each retriever's recall and contribution."""
+    settings = read_run(run).settings
+    if isinstance(answer, PrintedAnswer):
+        show_audit(run, settings)
+    else:
+        answer.table("audit", query(run, AUDIT_SQL), "Retriever audit")
+    warning = favored_retrievers(all_tables(run), settings)
+    if warning:
+        answer.say(warning, warning=True)

@@ -59,7 +59,10 @@ def build(
         typer.Option("--estimate", help="Stop before judging; estimate pairs, tokens, time and cost from 50 calls."),
     ] = False,
     human: Annotated[
-        str | None, typer.Option(metavar="CSV", help="Human labels to compare the judge with; sets judge.human_labels.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="CSV file of human labels to compare the judge with; sets judge.human_labels."
+        ),
     ] = None,
     check: CheckOption = False,
 ) -> None:

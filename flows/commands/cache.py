@@ -19,7 +19,7 @@ def cache(
     prune: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ENCODER", help="Delete what this encoder or reranker has cached; `all`: of all. Repeatable."
+            metavar="NAME", help="Delete what this encoder or reranker has cached; `all`: of all. Repeatable."
         ),
     ] = None,
     assignments: SetOption = None,

@@ -25,7 +25,7 @@ def entropy(
     temperature: Annotated[
         float | None,
         typer.Option(
-            metavar="X", min=1e-6, help="Softmax temperature; default: the adapter's, or .05 for other encoders."
+            metavar="N", min=1e-6, help="Softmax temperature; default: the adapter's, or .05 for other encoders."
         ),
     ] = None,
     tenant: TenantOption = None,

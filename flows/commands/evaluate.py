@@ -10,14 +10,14 @@ from darklode.flows.commands.checking import check_before
 from darklode.flows.commands.options import CheckOption, ConfigOption, JsonOption, RunArgument, SetOption, application
 from darklode.flows.config import file_settings, overrides
 from darklode.flows.console import console, reporter, show
-from darklode.flows.output import answering
+from darklode.flows.output import Answer, PrintedAnswer, answering
 from darklode.flows.prefect.progress import SilentReporter
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.schemas.setting_names import merge
 
 if TYPE_CHECKING:
-    from darklode.pipeline.base.artifacts import Tables
+    import pyarrow as pa
 
 app = application()
 
@@ -51,19 +51,10 @@ def evaluate(
         return
     from darklode.flows.jobs.evaluate_systems import evaluate_systems
     from darklode.flows.launch import launch
-    from darklode.flows.runs import read_run
-    from darklode.pipeline.report.favored_systems import favored_systems
 
     launch(evaluate_systems, SilentReporter() if as_json else reporter(), run, values)
-    tables = all_tables(Run(run))
     with answering(as_json) as answer:
-        if as_json:
-            for name in EVALUATION_TABLES:
-                answer.table(name, tables.read(name), name)
-        else:
-            _show(tables)
-        for warning in favored_systems(tables, read_run(Run(run)).settings):
-            answer.say(warning, warning=True)
+        summarize(Run(run), answer)
 
 
 def _values(
@@ -84,10 +75,26 @@ def _values(
     return merge(merge(file, overrides(assignments)), option_values)
 
 
-def _show(tables: "Tables") -> None:
-    """Print summaries that fit 80 columns: the first measures, differences by the first one, and log measures."""
+def summarize(run: Run, answer: Answer) -> None:
+    """The results of an evaluation; printed are summaries that fit 80 columns."""
+    from darklode.flows.runs import read_run
+    from darklode.pipeline.report.favored_systems import favored_systems
+
+    tables = all_tables(run)
+    if isinstance(answer, PrintedAnswer):
+        console.print()
+        for title, rows in summaries(run).items():
+            show(rows, title)
+    else:
+        for name in EVALUATION_TABLES:
+            answer.table(name, tables.read(name), name)
+    for warning in favored_systems(tables, read_run(run).settings):
+        answer.say(warning, warning=True)
+
+
+def summaries(run: Run) -> "dict[str, pa.Table]":
+    """Tables by title: the first measures, differences by the first one, and log measures."""
     from darklode.pipeline.report import evaluations
 
-    console.print()
-    for title, rows in (evaluations.summary_tables(tables) | evaluations.log_summary_tables(tables)).items():
-        show(rows, title)
+    tables = all_tables(run)
+    return evaluations.summary_tables(tables) | evaluations.log_summary_tables(tables)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from darklode.flows.commands.options import ConfigOption, OutOption, RunArgument, SetOption, application
+
+if TYPE_CHECKING:
+    from darklode.flows.output import Answer
+    from darklode.pipeline.base.artifacts import Run
 
 app = application(no_args_is_help=True)
 
@@ -25,16 +29,22 @@ def generate(
 ) -> None:
     """Generate synthetic queries; those that pass filters, round-trip retrieval and the judge are used by `adapt`."""
     from darklode.flows.config import changed_values
-    from darklode.flows.console import console, printable, reporter, show
+    from darklode.flows.console import reporter
     from darklode.flows.jobs.generate_queries import generate_queries
     from darklode.flows.launch import launch
+    from darklode.flows.output import PrintedAnswer
     from darklode.pipeline.base.artifacts import Run
-    from darklode.pipeline.generate.card import coverage, outcomes, summary_sentence
     from darklode.schemas.setting_names import merge
 
     source_override = {"generate": {"kind": source}} if source else {}
     launch(generate_queries, reporter(), run, out, merge(changed_values(config, assignments), source_override))
-    result_run = Run(out)
-    show(coverage(result_run), "Documents covered by real and generated queries")
-    show(outcomes(result_run), "Generated queries by outcome")
-    console.print(f"\n{printable(summary_sentence(result_run))}.", soft_wrap=True)
+    summarize(Run(out), PrintedAnswer())
+
+
+def summarize(run: Run, answer: Answer) -> None:
+    """Coverage of the documents, and the queries by outcome."""
+    from darklode.pipeline.generate.card import coverage, outcomes, summary_sentence
+
+    answer.table("coverage", coverage(run), "Documents covered by real and generated queries")
+    answer.table("outcomes", outcomes(run), "Generated queries by outcome")
+    answer.fact("verdict", summary_sentence(run), f"\n{summary_sentence(run)}.")

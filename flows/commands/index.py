@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,10 @@ from darklode.flows.commands.options import (
     TenantOption,
     application,
 )
+
+if TYPE_CHECKING:
+    from darklode.flows.output import Answer
+    from darklode.pipeline.base.artifacts import Run
 
 
 class IndexCommands(DefaultCommand):
@@ -59,17 +63,25 @@ def make(
 ) -> None:
     """Assign semantic IDs, compress the vectors, and measure recall against exact search."""
     from darklode.flows.config import changed_values
-    from darklode.flows.console import console, printable, reporter, show
-    from darklode.flows.jobs.build_index import build_index, format_summary
+    from darklode.flows.console import reporter
+    from darklode.flows.jobs.build_index import build_index
     from darklode.flows.launch import launch
+    from darklode.flows.output import PrintedAnswer
     from darklode.pipeline.base.artifacts import Run
+
+    launch(build_index, reporter(), run, encoder, out, changed_values(config, assignments), tenant, adapter)
+    summarize(Run(out), PrintedAnswer())
+
+
+def summarize(run: Run, answer: Answer) -> None:
+    """Recall of a new index, and what it holds."""
+    from darklode.flows.jobs.build_index import format_summary
     from darklode.pipeline.index.page import recalls
     from darklode.pipeline.index.record import read_record
 
-    launch(build_index, reporter(), run, encoder, out, changed_values(config, assignments), tenant, adapter)
-    result_run = Run(out)
-    show(recalls(result_run), "Recall against exact search")
-    console.print(f"\n{printable(format_summary(read_record(result_run.store)))}", soft_wrap=True)
+    answer.table("recall", recalls(run), "Recall against exact search")
+    summary = format_summary(read_record(run.store))
+    answer.fact("verdict", summary, f"\n{summary}")
 
 
 @app.command(epilog="Example: darklode index update indexes/first runs/first")

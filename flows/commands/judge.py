@@ -4,11 +4,10 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
-from typer.core import TyperGroup
 
 from darklode.flows.commands import judge_batch
 from darklode.flows.commands.judge_options import language_model, settings_of, strictest_format
-from darklode.flows.commands.options import JsonOption, RunArgument, SetOption, application
+from darklode.flows.commands.options import CommandGroup, JsonOption, RunArgument, SetOption, application
 from darklode.flows.console import console, printable, show
 from darklode.flows.output import answering
 from darklode.pipeline.base.artifacts import Run
@@ -17,7 +16,7 @@ from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 _RENAMED_COMMANDS = {"export-batch": "batch export", "import-batch": "batch fetch"}
 
 
-class JudgeCommands(TyperGroup):
+class JudgeCommands(CommandGroup):
     """Subcommands of `judge`; a former name is an error that gives the new one."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -19,7 +19,7 @@ app = application(no_args_is_help=True)
 
 BudgetOption = Annotated[float | None, typer.Option(metavar="MONEY", min=0, help="Maximum amount to spend.")]
 TargetOption = Annotated[
-    float | None, typer.Option(metavar="VALUE", help="Target value of the measure, e.g. 0.6 for nDCG.")
+    float | None, typer.Option(metavar="N", help="Target value of the measure, e.g. 0.6 for nDCG.")
 ]
 PerLabelOption = Annotated[
     float | None,

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and what their help looks like."""
 
 import re
 from collections.abc import Callable
@@ -63,7 +63,23 @@ AllowHostOption = Annotated[
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in this machine's browser.")]
 
 
-class DefaultCommand(TyperGroup):
+def without_types(parameters: list[Any]) -> list[Any]:
+    """Parameters whose help shows no Python type: a flag takes no value, and an argument's metavar says what it is."""
+    for parameter in parameters:
+        if parameter.param_type_name == "argument" or parameter.is_flag:
+            parameter.display_type_rich = lambda ctx: ""  # noqa: ARG005 (Typer's)
+    return parameters
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands whose help shows no Python types."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Options, with --help."""
+        return without_types(super().get_params(ctx))
+
+
+class DefaultCommand(CommandGroup):
     """A group that runs the command `default` if the first argument is not a command name."""
 
     default: str
@@ -76,7 +92,11 @@ class DefaultCommand(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command whose usage line writes required arguments as RUN; Typer writes {RUN}."""
+    """A command whose usage line writes required arguments as RUN; Typer writes {RUN}. Its help shows no types."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Arguments and options, with --help."""
+        return without_types(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Parts of the usage line after the command's name."""
@@ -93,5 +113,10 @@ class Application(typer.Typer):
 
 def application(**attributes: Any) -> Application:
     """Create the app of one command's file."""
-    defaults: dict[str, Any] = {"rich_markup_mode": "rich", "add_completion": False, "pretty_exceptions_enable": False}
+    defaults: dict[str, Any] = {
+        "cls": CommandGroup,
+        "rich_markup_mode": "rich",
+        "add_completion": False,
+        "pretty_exceptions_enable": False,
+    }
     return Application(**defaults | attributes)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import typer
@@ -47,11 +47,11 @@ def review(
     open_browser: OpenOption = False,
     export_sheet: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Write a reviewer's pairs to a new CSV sheet instead of serving a page."),
+        typer.Option(metavar="FILE", help="Write a reviewer's pairs to a new CSV sheet instead of serving a page."),
     ] = None,
     import_sheet: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Import the answers of a reviewer's sheet instead of serving a page."),
+        typer.Option(metavar="FILE", help="Import the answers of a reviewer's sheet instead of serving a page."),
     ] = None,
     reviewer: Annotated[
         str | None, typer.Option(metavar="NAME", help="Reviewer of the sheet; required with a sheet.")
@@ -59,6 +59,7 @@ def review(
     max_grade: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=2,
             max=9,
             help="Give grades from 0 (not relevant) to this one. Default: the judge's grades, or relevant and not "
@@ -74,7 +75,7 @@ def review(
         raise CommandLineError("use one of --export-sheet and --import-sheet, together with --reviewer NAME")
     address = ListenAddress(host, port, tuple(allow_host or ()))
     opened_run = Run(run)
-    with _open_review(opened_run, assignments or [], max_grade) as review_app:
+    with open_review(opened_run, overrides(assignments or []), max_grade) as review_app:
         if export_sheet and reviewer:
             _export(review_app, export_sheet, reviewer)
         elif import_sheet and reviewer:
@@ -84,7 +85,7 @@ def review(
 
 
 @contextmanager
-def _open_review(run: Run, assignments: list[str], max_grade: int | None) -> Iterator[ReviewApp]:
+def open_review(run: Run, values: Mapping[str, Any], max_grade: int | None) -> Iterator[ReviewApp]:
     """Draw the sample of a run and load the answers given so far."""
     from darklode.flows.jobs.validate_benchmark import draw_sample
     from darklode.flows.runs import read_benchmark, write_run
@@ -98,7 +99,7 @@ def _open_review(run: Run, assignments: list[str], max_grade: int | None) -> Ite
     from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, open_review_pairs
 
     benchmark_run, inputs = read_benchmark(run)
-    settings = benchmark_run.with_overrides(overrides(assignments))
+    settings = benchmark_run.with_overrides(values)
     show_judge, terms = settings.review.show_judge, settings.bm25
     draw_sample(run, settings)
     if settings != benchmark_run.settings:  # `validate` must use the same sample
@@ -110,7 +111,7 @@ def _open_review(run: Run, assignments: list[str], max_grade: int | None) -> Ite
 
 
 @contextmanager
-def _lock_review(run: Run) -> Iterator[None]:
+def lock_review(run: Run) -> Iterator[None]:
     """Lock a run's review: a second process would assign the same pairs again.
 
     Raises:
@@ -142,7 +143,7 @@ def _serve(run: Run, review_app: ReviewApp, address: ListenAddress, open_browser
         show_addresses(address.addresses(listening, token), open_browser=open_browser)
 
     pairs = review_app.pairs
-    with _lock_review(run), listen(address) as listening:
+    with lock_review(run), listen(address) as listening:
         token = token_of(run.store)
         console.print(
             f"{len(pairs):,} pairs of {pairs.queries:,} queries, {pairs.shared.sum():,} of them for every reviewer; "
@@ -182,7 +183,7 @@ def _export(review_app: ReviewApp, file: Path, reviewer: str) -> None:
 def _import(run: Run, review_app: ReviewApp, file: Path, reviewer: str) -> None:
     from darklode.pipeline.validate.review.sheet import import_sheet
 
-    with _lock_review(run):
+    with lock_review(run):
         result = import_sheet(
             file, review_app.pairs, review_app.session, _reviewer_name(review_app, reviewer), review_app.scale
         )

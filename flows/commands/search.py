@@ -12,6 +12,7 @@ from darklode.flows.output import answering
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Row
+    from darklode.schemas.settings import Settings
 
 app = application()
 
@@ -56,10 +57,30 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Show the top 10 texts of a run for a query, with query terms highlighted; two systems appear side by side."""
+    tenant_name, lists, settings = search_lists(run, text, encoder or (), retriever or (), index, tenant)
+    with answering(as_json) as answer:
+        answer.fact("query", text)
+        answer.fact("tenant", tenant_name)
+        answer.fact("systems", [{"system": name, "hits": select_fields(rows)} for name, rows in lists.items()])
+        if len(lists) == MAX_SYSTEMS:
+            n_shared = len(set.intersection(*({row["text_id"] for row in rows} for rows in lists.values())))
+            answer.fact("overlap", n_shared)
+    if not as_json:
+        _show(text, lists, settings.bm25)
+
+
+def search_lists(
+    run: str, text: str, encoder: Sequence[str], retriever: Sequence[str], index: str | None, tenant: str | None
+) -> tuple[str, dict[str, list[Row]], Settings]:
+    """The tenant, the top texts of each system by its name, and the run's settings.
+
+    Raises:
+        CommandLineError: an empty query, or more than two systems.
+    """
     from darklode.flows import open_systems
     from darklode.pipeline.base.errors import CommandLineError
 
-    encoders, retrievers, indexes = encoder or [], retriever or [], [index] if index else []
+    encoders, retrievers, indexes = list(encoder), list(retriever), [index] if index else []
     system_names = [*encoders, *retrievers, *indexes]
     if len(set(system_names)) != len(system_names) or len(system_names) > MAX_SYSTEMS:
         raise CommandLineError("give one system or two different ones")
@@ -79,18 +100,11 @@ def search(
         texts_by_id = tenant_index.texts_by_id(sorted({row["text_id"] for row in hits}))
         tenant_name = tenant_index.tenant
     lists = {name: [row | texts_by_id[row["text_id"]] for row in hits if row["system"] == name] for name in systems}
-    with answering(as_json) as answer:
-        answer.fact("query", text)
-        answer.fact("tenant", tenant_name)
-        answer.fact("systems", [{"system": name, "hits": _select_fields(rows)} for name, rows in lists.items()])
-        if len(lists) == MAX_SYSTEMS:
-            n_shared = len(set.intersection(*({row["text_id"] for row in rows} for rows in lists.values())))
-            answer.fact("overlap", n_shared)
-    if not as_json:
-        _show(text, lists, record.settings.bm25)
+    return tenant_name, lists, record.settings
 
 
-def _select_fields(rows: Sequence[Row]) -> list[Row]:
+def select_fields(rows: Sequence[Row]) -> list[Row]:
+    """The fields of texts that are shown to users."""
     names = ("rank", "text_id", "doc_id", "title", "heading", "text", "score")
     return [{name: row[name] for name in names} for row in rows]
 

@@ -32,18 +32,18 @@ def validate(
     *,
     min_kappa: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Minimum Cohen's kappa required for release; sets validation.min_kappa."),
+        typer.Option(metavar="N", help="Minimum Cohen's kappa required for release; sets validation.min_kappa."),
     ] = None,
     max_null_rate: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Maximum share of unreadable verdicts; sets validation.max_null_rate."),
+        typer.Option(metavar="N", help="Maximum share of unreadable verdicts; sets validation.max_null_rate."),
     ] = None,
     min_recall: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Minimum recall of the judge required for release; sets validation.min_recall."),
+        typer.Option(metavar="N", help="Minimum recall of the judge required for release; sets validation.min_recall."),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="Write the human labels to a new file for `build --human`.")
+        Path | None, typer.Option(metavar="FILE", help="Write the human labels to a new CSV file for `build --human`.")
     ] = None,
     assignments: SetOption = None,
     as_json: JsonOption = False,
@@ -58,17 +58,18 @@ def validate(
         try:
             launch(validate_benchmark, progress_reporter, run, values)
         except NotPublishable as error:
-            _show(Run(run), answer, labels)
+            summarize(Run(run), answer, labels)
             answer.fact("publishable", False)
             answer.fact("decision", str(error))
             raise
-        _show(Run(run), answer, labels)
+        summarize(Run(run), answer, labels)
         decision = decide(Run(run))
         answer.fact("publishable", True)
         answer.fact("decision", decision, f"\n{decision}")
 
 
-def _show(run: Run, answer: Answer, labels: Path | None) -> None:
+def summarize(run: Run, answer: Answer, labels: Path | None) -> None:
+    """Agreement, estimates and disagreements; writes the human labels to the file `labels`, if any."""
     from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.report import statistics
 

@@ -7,6 +7,7 @@ import atexit
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
@@ -211,7 +212,9 @@ def drain_events() -> Iterator[None]:
     try:
         yield
     finally:
-        EventsWorker.drain_all()
+        # In a thread: where an event loop runs, as in a notebook, it would only return a coroutine.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(EventsWorker.drain_all).result()
 
 
 def _end_threads() -> None:

@@ -9,7 +9,7 @@ from darklode.pipeline.mine.session_split import SessionSplit
 from darklode.pipeline.triplets.split_leakage import measure_leakage
 from darklode.schemas.tables import TABLES
 
-HELD_OUT = Stage("held_out", 4, ("triplets",), ("held_out", "split_leakage"))
+HELD_OUT = Stage("held_out", 5, ("triplets",), ("held_out", "split_leakage"))
 HELD_OUT_OF_LOG = replace(HELD_OUT.reading("mined_test", "query_clusters"), consults=("impressions", "log_days"))
 """The stage in a mined log, whose sessions and users are compared, too."""
 

@@ -1,5 +1,7 @@
 """What the training and the validation split share: queries, reworded queries, positives, sessions and users."""
 
+from itertools import accumulate
+
 import duckdb
 import pyarrow as pa
 
@@ -9,18 +11,22 @@ from darklode.pipeline.mine.admission.admitted_log import AdmittedRows
 from darklode.pipeline.mine.session_split import SessionSplit
 from darklode.schemas.tables import TABLES
 
-MEASURED_DAYS = 28
-"""Sessions and users are counted in the last days of the log only, so that the cost of a night does not grow."""
+MEASURED_DAYS, MEASURED_ROWS = 28, 1 << 19
+"""Sessions and users are counted in the last days of the log only, at most so many days and impressions (but always
+the last day), so that the cost of a night does not grow.
+"""
 
 # Queries with the same words, whatever their order and case. It does not use the near-duplicate keys by which queries
 # are split, so it also tests them.
 TEXT_LEAKAGE_SQL = r"""
-    WITH items AS (
-        SELECT DISTINCT 'queries' AS measure, tenant, query_id AS item, split FROM triplets UNION ALL
+    WITH query_texts AS MATERIALIZED (
+        SELECT tenant, query_id, split, any_value(query) AS query FROM triplets GROUP BY tenant, query_id, split
+    ), items AS (
+        SELECT 'queries' AS measure, tenant, query_id AS item, split FROM query_texts UNION ALL
         SELECT DISTINCT 'positives', tenant, positive_id, split FROM triplets UNION ALL
-        SELECT DISTINCT 'reworded queries', tenant, array_to_string(list_sort(list_distinct(
+        SELECT 'reworded queries', tenant, array_to_string(list_sort(list_distinct(
             regexp_extract_all(lower(query), '[\pL\pM\pN]+'))), ' '), split
-        FROM (SELECT DISTINCT tenant, query, split FROM triplets)
+        FROM query_texts
     )
     FROM items
 """
@@ -85,9 +91,16 @@ def _session_items(connection: duckdb.DuckDBPyConnection, tables: Tables, sessio
         "CREATE TEMP TABLE session_queries (tenant VARCHAR, session_id VARCHAR, user_id VARCHAR, query_id VARCHAR)"
     )
     log = AdmittedRows.from_tables(tables)
-    for day in sorted(log.days)[-MEASURED_DAYS:]:
+    for day in measured_days(log):
         connection.execute(SESSION_QUERIES_OF_A_DAY_SQL.format(impressions=log.impressions(connection, day)))
     evidence_queries = materialize(connection, EVIDENCE_QUERIES_SQL)
     session_split = sessions.split_sql(f"({sessions.id_sql})") if sessions else None
     counts = f"coalesce({session_split} = c.split, true)" if session_split else "true"
     return SESSION_LEAKAGE_SQL.format(counts=counts, evidence_queries=evidence_queries)
+
+
+def measured_days(log: AdmittedRows) -> list[str]:
+    """The last days of the log in which sessions are counted, latest first."""
+    days = sorted(log.days, reverse=True)[:MEASURED_DAYS]
+    rows = accumulate(sum(part.rows for part in log.days[day]) for day in days)
+    return [day for day, n_rows in zip(days, rows, strict=True) if day == days[0] or n_rows <= MEASURED_ROWS]

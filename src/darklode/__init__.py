@@ -1,28 +1,77 @@
 """Labelled retrieval data from documents, query logs and clicks.
 
-    run = darklode.build("handbook/", "queries.csv", "runs/first")    # or darklode.open("runs/first")
-    run.table("triplets").to_pandas()
+    import darklode
 
-docs/guides/python.md walks through it. Names are loaded when they are first used: `import darklode` costs nothing.
+    run = darklode.demo()            # the bundled sample; darklode.build("handbook/", "queries.csv", "runs/first")
+    run.report                       # a notebook shows it inline
+    run.table("triplets")[0]         # .df() is pandas, .pl() Polars, .arrow Arrow
+
+Functions have the names and arguments of the commands. docs/guides/python.md walks through them. Names are loaded when
+they are first used: `import darklode` costs nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from darklode.api import RunView, TableRows, build, evaluate, mine, open
+    from darklode.api.building import build, demo, generate, index, mine
+    from darklode.api.measuring import audit, evaluate, validate
+    from darklode.api.pages import WebPages
+    from darklode.api.reading import export, open, report, search
+    from darklode.api.rows import TableRows
+    from darklode.api.serving import browse, review, serve
+    from darklode.api.training import adapt
+    from darklode.api.views import JobResult, ReportPage, RunView
     from darklode.pipeline.base.errors import DarklodeError
     from darklode.schemas.settings import Settings
 
-__all__ = ["DarklodeError", "RunView", "Settings", "TableRows", "build", "evaluate", "mine", "open"]
+__all__ = [
+    "DarklodeError",
+    "JobResult",
+    "ReportPage",
+    "RunView",
+    "Settings",
+    "TableRows",
+    "WebPages",
+    "adapt",
+    "audit",
+    "browse",
+    "build",
+    "demo",
+    "evaluate",
+    "export",
+    "generate",
+    "index",
+    "mine",
+    "open",
+    "report",
+    "review",
+    "search",
+    "serve",
+    "validate",
+]
 
-_ELSEWHERE = {"DarklodeError": "darklode.pipeline.base.errors", "Settings": "darklode.schemas.settings"}
+_MODULES = {
+    "darklode.api.building": ("build", "demo", "generate", "index", "mine"),
+    "darklode.api.measuring": ("audit", "evaluate", "validate"),
+    "darklode.api.pages": ("WebPages",),
+    "darklode.api.reading": ("export", "open", "report", "search"),
+    "darklode.api.rows": ("TableRows",),
+    "darklode.api.serving": ("browse", "review", "serve"),
+    "darklode.api.training": ("adapt",),
+    "darklode.api.views": ("JobResult", "ReportPage", "RunView"),
+    "darklode.pipeline.base.errors": ("DarklodeError",),
+    "darklode.schemas.settings": ("Settings",),
+}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
+if not TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name: str) -> Any:
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(import_module(module), name)
         raise AttributeError(f"module 'darklode' has no attribute {name!r}")
-    return getattr(import_module(_ELSEWHERE.get(name, "darklode.api")), name)
 
 
 def __dir__() -> list[str]:

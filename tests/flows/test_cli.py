@@ -23,13 +23,27 @@ def test_help_names_every_option(call: Call, command: str) -> None:
     assert declared.help in " ".join(shown.out.split())
     assert [name for name in options if not re.search(rf"{name}\b", shown.out)] == []
     assert (f"Example: darklode {command} " in shown.out) == bool(declared.epilog)
+    assert not re.search(r"<\w+.*?>|\{[A-Z]+\}", shown.out), "a Python type, or an argument in braces"
 
 
 def test_help_of_the_whole_lists_the_commands(call: Call) -> None:
     shown = call("--help")
     assert shown.code == 0
-    assert re.findall(r"^│ (\w[\w-]*)  ", shown.out, re.M) == [*COMMANDS, "judge"]
+    panels = [re.findall(r"^│ (\w[\w-]*)  ", panel, re.M) for panel in re.split(r"^╭─ ", shown.out, flags=re.M)[2:]]
+    assert panels == [names.split() for names in cli.COMMAND_GROUPS.values()]
+    assert re.findall(r"^╭─ (\w+) ", shown.out, re.M) == ["Options", *cli.COMMAND_GROUPS]
+    assert max(map(len, shown.out.splitlines())) <= 80
     assert re.fullmatch(r"darklode \d+\.\d+\.\d+\n", call("--version").out)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--debug"]])
+def test_without_a_command_three_are_suggested(call: Call, arguments: list[str]) -> None:
+    shown = call(*arguments)
+    assert (shown.code, shown.out) == (2, "")
+    assert re.findall(r"^  (darklode .+)", shown.err, re.M) == list(cli.FIRST_COMMANDS)
+    assert max(map(len, shown.err.splitlines())) <= 80
+    first_words = {command.split()[1] for command in cli.FIRST_COMMANDS}
+    assert first_words < set(cli.COMMAND_GROUPS["Start"].split())
 
 
 @pytest.mark.slow

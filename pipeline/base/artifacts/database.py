@@ -108,7 +108,9 @@ def _open(spill: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill, "preserve_insertion_order": False}
     )
-    connection.execute("SET enable_progress_bar = false")
+    # Not unconditionally: in Jupyter without ipywidgets the bar is off, and setting it at all is an error.
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
+        connection.execute("SET enable_progress_bar = false")
     return connection
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.judge.estimate import Estimate
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
@@ -39,7 +39,10 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
         iterate_unjudged(tables, ledger, source.judge_id, source.previous_version), SAMPLE_PAIRS, seed
     )
     start_time = time.perf_counter()
-    replies = asyncio.run(LedgerJudge(source, ledger, settings.max_attempts).judge(sample)) if sample.num_rows else None
+    replies = None
+    if sample.num_rows:
+        with Background() as background:  # not asyncio.run: a notebook has a running event loop
+            replies = background.run(LedgerJudge(source, ledger, settings.max_attempts).judge(sample), lambda: None)
     seconds = time.perf_counter() - start_time
     if replies is None:
         return Estimate(settings.model, tables.rows("pool"), 0, 0, 0, 0, 0.0, 0.0, 0.0, None)

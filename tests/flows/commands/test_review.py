@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from playwright.sync_api import Browser
 
-from darklode.flows.commands.review import _lock_review
+from darklode.flows.commands.review import lock_review
 from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
@@ -144,9 +144,9 @@ def test_a_busy_port_and_a_second_review_are_refused(run: Run, alone: Environmen
 
 
 def test_a_second_review_on_s3_is_refused(bucket: str) -> None:
-    with _lock_review(Run(bucket)):
+    with lock_review(Run(bucket)):
         owner = rf"another process \(\S+, PID {os.getpid()}, since \S+\) is writing to {bucket}/review; use its page"
-        with pytest.raises(ArtifactError, match=owner), _lock_review(Run(bucket)):
+        with pytest.raises(ArtifactError, match=owner), lock_review(Run(bucket)):
             pytest.fail("two processes take answers")
         with Run(bucket).lock():  # a build may go on
             pass

@@ -4,9 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts import Part, Run, Tables
+from darklode.pipeline.mine.admission.admitted_log import AdmittedRows
 from darklode.pipeline.mine.session_split import SessionSplit
+from darklode.pipeline.triplets import split_leakage
 from darklode.pipeline.triplets.split_leakage import measure_leakage
 from darklode.schemas.tables import TRIPLETS
 from helpers.runs import put
@@ -59,3 +62,14 @@ def test_no_session_supports_both_splits_if_sessions_are_assigned(run: Run) -> N
 
 def test_sessions_support_both_splits_if_queries_are_drawn(run: Run) -> None:
     assert log_counts(run, by_session=False)["sessions"][2] > 10
+
+
+@pytest.mark.parametrize(("days", "rows", "measured"), [(28, 1 << 19, 4), (2, 1 << 19, 2), (28, 250, 2), (28, 1, 1)])
+def test_sessions_are_counted_in_the_last_days_only(
+    monkeypatch: pytest.MonkeyPatch, days: int, rows: int, measured: int
+) -> None:
+    monkeypatch.setattr(split_leakage, "MEASURED_DAYS", days)
+    monkeypatch.setattr(split_leakage, "MEASURED_ROWS", rows)
+    parts = {f"2026-03-0{day}": [Part("a", 60, 1, ""), Part("b", 40, 1, "")] for day in range(1, 5)}
+    log = AdmittedRows(Tables.empty("impressions"), parts, {})
+    assert split_leakage.measured_days(log) == sorted(parts, reverse=True)[:measured]

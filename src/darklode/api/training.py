@@ -1,0 +1,76 @@
+"""Training of query encoders, as a function."""
+
+from __future__ import annotations
+
+from darklode.api.launching import Names, Overrides, changes_of, job_result, names_of, text_of
+from darklode.api.progress import BarReporter
+from darklode.api.views import JobResult, Location, url_of
+from darklode.flows.launch import launch
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import CommandLineError, NoLift
+from darklode.schemas.setting_names import merge
+
+
+def adapt(
+    run: Names,
+    *,
+    encoder: str,
+    out: Location,
+    method: str | None = None,
+    warm_start: Location | None = None,
+    tenants: Names = (),
+    dry_run: bool = False,
+    preset: str | None = None,
+    config: Location | None = None,
+    settings: Overrides | None = None,
+    silent: bool = False,
+) -> JobResult:
+    """Train a query encoder on labels for a fixed index, as `darklode adapt` does.
+
+    Args:
+        run: benchmark or mined runs that provide the training data.
+        encoder: encoder from the settings, or a sentence-transformers model (name or folder).
+        out: folder or `s3://` prefix of the adapter.
+        method: linear, ffn, closed_form, whitened, lora, top_n or full.
+        warm_start: initialize from this adapter, or from a registry's live adapter.
+        tenants: train one adapter for each of these tenants; `all`: for every tenant.
+        dry_run: report the possible gain and stop before training.
+        preset: preset whose adapt section overrides the first run's.
+        config: YAML file with settings.
+        settings: overrides of the first run's settings.
+        silent: show no progress.
+
+    Returns:
+        The adapter's folder. `passed` is False if no significant gain was measured: the base encoder is released then.
+        Figures: `gain`; `adapted_tenants` with `tenants`; `headroom` with `dry_run`.
+
+    Raises:
+        DarklodeError: as the command line would print it.
+    """
+    from darklode.flows.commands.adapt import ALL_TENANTS, summarize
+    from darklode.flows.config import preset_values
+    from darklode.flows.jobs.adapt_encoder import adapt_encoder
+    from darklode.flows.jobs.adapt_tenants import adapt_tenants, format_summary
+    from darklode.pipeline.train.release.verdict import require_lift
+
+    if tenants and dry_run:
+        raise CommandLineError("dry_run supports one tenant: set adapt.tenant instead of `tenants`")
+    base = {"adapt": preset_values(preset).get("adapt", {})} if preset else {}
+    changes = merge(base, changes_of(config, settings, {"adapt": {"method": method}} if method else {}))
+    names = [] if tenants == ALL_TENANTS else names_of(tenants)
+    inputs = (names_of(run), encoder, url_of(out))
+    reporter = BarReporter(silent=silent)
+    try:
+        if tenants:
+            launch(adapt_tenants, reporter, *inputs, names, changes, text_of(warm_start))
+        else:
+            launch(adapt_encoder, reporter, *inputs, changes, dry_run, text_of(warm_start))
+        decide = format_summary if tenants else require_lift
+        verdict, passed = (reporter.sentences[-1], None) if dry_run else (decide(Run(url_of(out))), True)
+    except NoLift as error:
+        verdict, passed = str(error), False
+    if dry_run:
+        return job_result(out, reporter, verdict=verdict)
+    if tenants:
+        reporter.tables = {"adapted_tenants": Run(url_of(out)).tables("adapted_tenants").read("adapted_tenants")}
+    return job_result(out, reporter, None if tenants else summarize, verdict=verdict, passed=passed)
