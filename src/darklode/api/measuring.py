@@ -77,7 +77,7 @@ def validate(
         silent: show no progress.
 
     Returns:
-        The run. `passed` is False if a limit is missed. Figures: `confusion`, `estimates`, `tenants`, `retrievers`,
+        The run. `passed` is False if a limit is missed, None if no limit is set. Figures: `confusion`, `estimates`, `tenants`, `retrievers`,
         `reviewers`, `thresholds`, `disagreements`.
 
     Raises:
@@ -93,11 +93,19 @@ def validate(
     reporter = BarReporter(silent=silent)
     try:
         launch(validate_benchmark, reporter, url_of(run), changes)
-        verdict, passed = decide(validated), True
+        verdict, passed = decide(validated), has_limits(validated)
     except NotPublishable as error:
         verdict, passed = str(error), False
     file = None if labels is None else Path(url_of(labels))
     return job_result(run, reporter, lambda run, answer: summarize(run, answer, file), verdict=verdict, passed=passed)
+
+
+def has_limits(run: Run) -> bool | None:
+    """Whether a validated run, which misses no limit, has one; None if not."""
+    from darklode.pipeline.base.duckdb_views import all_tables
+    from darklode.pipeline.validate.gate import release, release_outcome
+
+    return None if release_outcome(release(all_tables(run))) == "not asked" else True
 
 
 def audit(run: Location, *, settings: Overrides | None = None, silent: bool = False) -> JobResult:
