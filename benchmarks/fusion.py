@@ -1,9 +1,10 @@
 """Hybrid retrieval.
 
-nDCG@10 of BM25, all-MiniLM-L6-v2, and the kind `hybrid` of both, by reciprocal rank and by equally weighted normalized
-scores, 420 hits each, on six collections that people labelled. A document ranks by its best chunk of 500 characters;
-on homedepot grades 2 and 3 count as relevant. No setting was chosen on these collections. Each fusion is compared with
-the better of its two members on that collection, with a 95 % bootstrap interval of the mean difference over queries.
+nDCG@10 of BM25, all-MiniLM-L6-v2, and the kind `hybrid` of both, by reciprocal rank and by equally weighted
+normalized scores, 420 hits each, on six collections with labels (those of stackfaq are derived from threads, the
+others are people's). A document ranks by its best chunk of 500 characters; on homedepot grades 2 and 3 count as
+relevant. No setting was chosen on these collections. Each fusion is compared with the better of its two members on
+that collection, with a 95 % bootstrap interval of the mean difference over queries.
 
     python -m benchmarks.fusion [--quick] [--only COLLECTION ...] [--collections FOLDER] [--cache FOLDER]
 """

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.files import choose_documents, list_files
+from darklode.pipeline.ingest.logs import local_files
 from darklode.pipeline.ingest.patterns import split_pattern
 from helpers.ingesting import folder
+
+pytest_plugins = ["helpers.s3_bucket"]
 
 NAMES = ["a.csv", "b.csv", "b.csv.bak", "2026-03-01/a.csv", "2026-03-01/deep/c.csv", "2026-03-02/a.jsonl"]
 
@@ -53,3 +57,14 @@ def test_files_are_listed_by_pattern(tmp_path: Path) -> None:
 def test_a_name_with_the_characters_of_a_pattern_is_a_name(tmp_path: Path) -> None:
     files = folder(tmp_path, {"a[1].csv": "text\nx\n"})
     assert [file.name for file in list_files(f"{files}/a[1].csv")] == ["a[1].csv"]
+
+
+@pytest.mark.server
+def test_objects_are_listed_and_copied_by_pattern(bucket: str) -> None:
+    for name in NAMES:
+        Store(bucket).write(name, name.encode())
+    path = f"{bucket}/2026-*/*.csv"
+    files = list_files(path, remote=True)
+    assert [file.name for file in files] == ["2026-03-01/a.csv"]
+    with local_files(path, files) as copies:
+        assert [copy.path.read_text() for copy in copies] == ["2026-03-01/a.csv"]
