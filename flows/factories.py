@@ -225,7 +225,8 @@ def fetch_models(settings: Settings) -> None:
     Raises:
         MissingPart: one cannot be downloaded.
     """
-    fetch_retrievers(retrievers(settings))
+    names = settings.pool.retrievers
+    fetch_retrievers({name: retriever(name, "pool.retrievers", settings) for name in names})
     for judge in members(configure_judge(settings)):
         judge.fetch()
 

@@ -292,7 +292,9 @@ class Output:
         return f"progress/{self._plan.stage.name}/{key}.json"
 
     def _find_record(self, key: str) -> Unit | None:
-        """A unit of a killed run, or of the last complete one, with its parts as they were."""
+        """A unit of this run, a killed one, or the last complete one, with its parts as they were."""
+        if key in self.units:  # equal work, as of two equal parts
+            return unit_of(self.units[key], self.parts)
         data = self._store.read(self._record(key)) if self._record(key) in self._records else None
         if data:
             record = parse_unit_record(data)
@@ -326,7 +328,7 @@ class Output:
         renamed = replace(part, file=self._next_file(table, part.sha256, partition))
         if renamed.file == part.file:
             return self._append(table, part, partition) if self._is_sound(part) else None
-        data = self._intact.read(part)
+        data = self._unwritten.parts.get(part.file) or self._intact.read(part)
         if data is None:
             return None
         self._store.write(renamed.file, data)
