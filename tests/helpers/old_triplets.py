@@ -34,4 +34,6 @@ def to_old_layout(run: Run, *, wrong: dict[str, str]) -> None:
         run.store.delete(part.file)
         old.append(Part(file, part.rows, len(data), sha, part.day))
     outputs = manifest.outputs | {TRIPLETS.name: old}
-    run.store.write("manifests/mined_triplets.json", replace(manifest, fingerprint="old", outputs=outputs, units={}).to_json())
+    run.store.write(
+        "manifests/mined_triplets.json", replace(manifest, fingerprint="old", outputs=outputs, units={}).to_json()
+    )
