@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow.dataset import FileSystemDataset
 
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Tables, unwritten_files
 from darklode.pipeline.base.artifacts.merged_files import is_small, month_folder, own_partition
@@ -108,6 +109,15 @@ def test_some_days_of_a_merged_file_are_read_alone(run: Run) -> None:
     assert [row for batch in some.batches("query_keys") for row in batch.to_pylist()] == rows
     assert [row for day in chosen for part in by_day[day] for row in tables.part(part).to_pylist()] == rows
     assert some.rows("query_keys") == len(rows)
+
+
+def test_only_rows_of_incomplete_files_are_in_memory(run: Run) -> None:
+    mine(run, DAYS)
+    tables = run.tables("query_keys")
+    parts = [part for part in tables.parts("query_keys") if part.day != "2026-01-29"]
+    datasets = tables.with_parts("query_keys", parts).dataset("query_keys").children
+    assert [dataset.to_table().num_rows for dataset in datasets] == [9, 12]
+    assert [isinstance(dataset, FileSystemDataset) for dataset in datasets] == [False, True]
 
 
 def test_merging_changes_no_fingerprint(run: Run) -> None:
