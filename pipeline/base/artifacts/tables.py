@@ -70,9 +70,14 @@ class Tables:
 
     def part(self, part: Part) -> pa.Table:
         """Read one part."""
-        self._require_intact(table_of(part.file))
-        rows = self._read_file(part.file)
-        return rows.slice(part.first_row, part.rows) if part.is_merged else rows
+        return next(self.iterate_parts([part]))
+
+    def iterate_parts(self, parts: Iterable[Part]) -> Iterator[pa.Table]:
+        """Read parts one by one; consecutive parts of a merged file read it once."""
+        for file, file_parts in groupby(parts, attrgetter("file")):
+            self._require_intact(table_of(file))
+            rows = self._read_file(file)
+            yield from (rows.slice(part.first_row, part.rows) if part.is_merged else rows for part in file_parts)
 
     def _read_file(self, file: str) -> pa.Table:
         path, filesystem = self._store.path(file), self._store.filesystem

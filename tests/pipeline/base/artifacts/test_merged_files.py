@@ -108,6 +108,8 @@ def test_some_days_of_a_merged_file_are_read_alone(run: Run) -> None:
     assert some.read("query_keys").to_pylist() == rows
     assert [row for batch in some.batches("query_keys") for row in batch.to_pylist()] == rows
     assert [row for day in chosen for part in by_day[day] for row in tables.part(part).to_pylist()] == rows
+    chosen_parts = [part for day in chosen for part in by_day[day]]
+    assert [row for part in tables.iterate_parts(chosen_parts) for row in part.to_pylist()] == rows
     assert some.rows("query_keys") == len(rows)
 
 
