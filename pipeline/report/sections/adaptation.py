@@ -17,11 +17,12 @@ DIFFERENCES_SQL = """
     WHERE tenant IS NULL AND system = 'adapted' AND other = 'base'
     ORDER BY part <> 'own positive', part, measure NOT LIKE 'nDCG%', measure
 """
-# Of the deciding part, as for the release decision.
+# Of the deciding part, as for the release decision; nothing without a deciding query.
 SYSTEMS_SQL = """
     SELECT system AS part, measure, difference, low, high, p_holm, wins, losses, queries FROM evaluation_pairs
     WHERE tenant IS NULL AND other = 'base' AND measure = 'nDCG@10'
       AND part = (SELECT max(part) FROM evaluation_pairs WHERE part IN ('own positive', 'counted'))
+      AND EXISTS (FROM adapter_verdict WHERE queries > 0)
     ORDER BY difference DESC, system
 """
 TRAINING_DATA_SQL = """
