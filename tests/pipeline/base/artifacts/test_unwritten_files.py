@@ -41,7 +41,7 @@ def test_old_files_are_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_files_of_a_slow_unit_do_not_wait(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(f"{module.__name__}.time.monotonic", lambda: now)
     waiting = UnwrittenFiles(run.store)
     now += 60  # the unit's work
     waiting.add_part("tables/one", memoryview(b"rows"))
