@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def test_a_killed_fetch_keeps_its_complete_days_and_continues(
 
     def dies(self: DatabaseTable, days: DayRange, limit: int | None = None) -> Iterator[Rows]:
         for batch in batches(self, days, limit):
-            yield batch[:8]
+            yield batch[:11]
             raise DarklodeError("connection lost")
 
     with monkeypatch.context() as patch:
@@ -122,6 +122,29 @@ def test_a_killed_fetch_keeps_its_complete_days_and_continues(
     assert Snapshot(folder, log(tmp_path).key).state.last_day("logs") == DAYS[1]
     assert fetch(log(tmp_path), folder) == Fetched(12, (DAYS[2], DAYS[3]))
     assert [len(rows) for rows in rows_by_file(folder).values()] == [3, 3, 3, 3]
+
+
+def test_times_with_a_zone_in_text_lose_no_row_at_midnight(tmp_path: Path, database: sqlite3.Connection) -> None:
+    times = ["2026-03-01T22:00:00-05:00", "2026-03-01T23:00:00+00:00", "2026-03-01T12:00:00+00:00"]
+    database.execute("DELETE FROM log")
+    database.executemany("INSERT INTO log VALUES (?, 'q', 'd1', 0)", [(text,) for text in times])
+    assert fetch(log(tmp_path), tmp_path / "log") == Fetched(3, tuple(DAYS[:2]))
+    assert [len(rows) for rows in rows_by_file(tmp_path / "log").values()] == [2, 1]
+
+
+def test_times_that_do_not_sort_by_day_are_an_error(tmp_path: Path, database: sqlite3.Connection) -> None:
+    database.execute("INSERT INTO log VALUES (1772323200, 'q', 'd1', 0), (1772496000, 'q', 'd1', 0)")
+    with pytest.raises(InputError, match="rows of 2026-03-01 follow later days .* logs.statement"):
+        fetch(log(tmp_path, setting="logs.statement"), tmp_path / "log")
+
+
+def test_a_clock_that_is_ahead_hides_no_days(tmp_path: Path, database: sqlite3.Connection) -> None:
+    folder = tmp_path / "log"
+    add_days(database, [date(2099, 1, 1)])
+    assert fetch(log(tmp_path), folder) == Fetched(15, (*DAYS[:4], date(2099, 1, 1)))
+    today = datetime.now(UTC).date()
+    add_days(database, [today])
+    assert fetch(log(tmp_path), folder) == Fetched(6, (today,))
 
 
 def test_a_killed_fetch_of_documents_leaves_the_former_ones(
