@@ -134,7 +134,7 @@ def test_times_with_a_zone_in_text_lose_no_row_at_midnight(tmp_path: Path, datab
 
 def test_times_that_do_not_sort_by_day_are_an_error(tmp_path: Path, database: sqlite3.Connection) -> None:
     database.execute("INSERT INTO log VALUES (1772323200, 'q', 'd1', 0), (1772496000, 'q', 'd1', 0)")
-    with pytest.raises(InputError, match="rows of 2026-03-01 follow later days .* logs.statement"):
+    with pytest.raises(InputError, match=r"rows of 2026-03-01 follow later days .* logs\.statement"):
         fetch(log(tmp_path, setting="logs.statement"), tmp_path / "log")
 
 
