@@ -10,8 +10,8 @@ _TRANSLATIONS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 def split_pattern(path: str) -> tuple[str, re.Pattern[str]] | None:
     """The folder before the first pattern, and an expression for the names below it; None without a pattern.
 
-    `*` and `?` match within a name, `**` across folders, `[a-z]` and `[!a-z]` one character. A folder that matches stands
-    for all files below it.
+    `*` and `?` match within a name, `**` across folders, `[a-z]` and `[!a-z]` one character. A folder that matches
+    stands for all files below it.
     """
     scheme, separator, place = path.rpartition("://")
     parts = place.split("/")
