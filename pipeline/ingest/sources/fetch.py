@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from darklode.pipeline.base.artifacts import key_of
-from darklode.pipeline.base.errors import DarklodeError, InputError
+from darklode.pipeline.base.errors import DarklodeError, InputError, NotWritable
 from darklode.pipeline.base.types import Rows
 from darklode.pipeline.ingest.columns import LOG_COLUMNS, UBI_EVENTS
 from darklode.pipeline.ingest.sources.address import address_kind, check_source
@@ -278,9 +278,11 @@ class _LogFetch:
 
 @contextmanager
 def name_source(folder: Path, address: str) -> Iterator[None]:
-    """Name the source, not its snapshot, in the messages of errors."""
+    """Name the source, not its snapshot, in the messages of errors, unless the snapshot cannot be written."""
     try:
         yield
+    except NotWritable:
+        raise
     except DarklodeError as error:
         error.each = [message.replace(str(folder), address) for message in error.each]
         error.args = ("\n".join(error.each),)

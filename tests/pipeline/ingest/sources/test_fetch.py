@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from darklode.pipeline.base.errors import DarklodeError, InputError, MissingColumns
+from darklode.pipeline.base.errors import DarklodeError, InputError, MissingColumns, NotWritable
 from darklode.pipeline.base.types import Rows
 from darklode.pipeline.ingest.files import files_fingerprint, list_files
 from darklode.pipeline.ingest.sources import fetch as module
@@ -231,6 +231,13 @@ def test_errors_name_the_address_and_keep_what_else_they_say(tmp_path: Path) -> 
         raise error
     assert caught.value.guesses == {"text": "body"}
     assert caught.value.each == [str(error)]
+
+
+def test_a_snapshot_that_cannot_be_written_is_named_itself(tmp_path: Path, database: sqlite3.Connection) -> None:
+    (tmp_path / "file").write_text("in the way")
+    folder = tmp_path / "file" / "log"
+    with pytest.raises(NotWritable, match=f"^{folder}"), name_source(folder, "sqlite:///a.db"):
+        fetch(log(tmp_path), folder)
 
 
 def test_what_is_fetched() -> None:
