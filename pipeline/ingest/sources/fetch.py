@@ -220,6 +220,8 @@ class _LogFetch:
         if dates:
             days = DayRange(min(dates), max(dates))
             self._extends = last_fetched is not None and min(dates) <= last_fetched + timedelta(days=1)
+            if last_fetched:  # until they are complete, so that a fetch after a kill reads them again
+                self._set_through(min(last_fetched, min(dates) - timedelta(days=1)))
         else:
             days = DayRange(last_fetched and last_fetched - timedelta(days=self._source.late_days))
         assert self._table.time_column is not None
@@ -234,6 +236,17 @@ class _LogFetch:
             if day in days and day not in self._done:  # deleted at the source
                 self._snapshot.writer(self._name, day).commit()
                 self.changed.add(day)
+        self._raise_through(last_fetched)
+
+    def _set_through(self, day: date) -> None:
+        self._snapshot.state.through[self._name] = day.isoformat()
+        self._snapshot.save()
+
+    def _raise_through(self, day: date | None) -> None:
+        """Record that all days up to one were fetched, unless later ones were."""
+        last_fetched = self._snapshot.state.last_day(self._name)
+        if day is not None and (last_fetched is None or day > last_fetched):
+            self._set_through(day)
 
     def _write(self, batch: Rows, of_day: list[date | None], days: DayRange) -> None:
         """Write a batch; rows without a readable time go with those before them, to be rejected by the reader."""
@@ -263,17 +276,15 @@ class _LogFetch:
         """Commit the days before one, or all, in their order."""
         complete = (day for day in self._writers if before is None or day is None or day < before)
         for day in sorted(complete, key=lambda day: day or date.min):
-            is_changed = self._writers.pop(day).commit()
+            is_changed = self._writers[day].commit()
+            del self._writers[day]
             if day is None:
                 continue
             self._done.add(day)
             if is_changed:
                 self.changed.add(day)
-            # A clock that is ahead must not hide the days until then.
-            through, last_fetched = min(day, datetime.now(UTC).date()), self._snapshot.state.last_day(self._name)
-            if self._extends and (last_fetched is None or through > last_fetched):
-                self._snapshot.state.through[self._name] = through.isoformat()
-                self._snapshot.save()
+            if self._extends:  # a clock that is ahead must not hide the days until then
+                self._raise_through(min(day, datetime.now(UTC).date()))
 
 
 @contextmanager

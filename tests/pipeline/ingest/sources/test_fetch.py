@@ -16,7 +16,7 @@ from darklode.pipeline.ingest.sources import fetch as module
 from darklode.pipeline.ingest.sources.database import DatabaseTable
 from darklode.pipeline.ingest.sources.fetch import Fetched, Source, fetch, is_fetched, name_source, preview
 from darklode.pipeline.ingest.sources.rows import DayRange
-from darklode.pipeline.ingest.sources.snapshot import Snapshot
+from darklode.pipeline.ingest.sources.snapshot import PartWriter, Snapshot
 from helpers.fake_indexes import FakeIndexes
 
 DAYS = [date(2026, 3, number) for number in range(1, 7)]
@@ -122,6 +122,25 @@ def test_a_killed_fetch_keeps_its_complete_days_and_continues(
     assert Snapshot(folder, log(tmp_path).key).state.last_day("logs") == DAYS[1]
     assert fetch(log(tmp_path), folder) == Fetched(12, (DAYS[2], DAYS[3]))
     assert [len(rows) for rows in rows_by_file(folder).values()] == [3, 3, 3, 3]
+
+
+def test_days_whose_fetch_was_killed_are_read_again(
+    tmp_path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "log"
+    fetch(log(tmp_path), folder)
+    add_days(database, [DAYS[0]], "late")
+
+    def dies(self: PartWriter) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartWriter, "commit", dies)
+        with pytest.raises(KeyboardInterrupt):
+            fetch(log(tmp_path), folder, DAYS[:2])
+    assert fetch(log(tmp_path), folder) == Fetched(15, (DAYS[0],))
+    assert fetch(log(tmp_path), folder, DAYS[:2]) == Fetched(9)
+    assert Snapshot(folder, log(tmp_path).key).state.last_day("logs") == DAYS[3]
 
 
 def test_times_with_a_zone_in_text_lose_no_row_at_midnight(tmp_path: Path, database: sqlite3.Connection) -> None:
