@@ -9,7 +9,7 @@ import yaml
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ExportError, MissingPart
 
-HUB_URL = re.compile(r"hf://(?:datasets/)?([\w.-]+/[\w.-]+)/?")
+HUB_URL = re.compile(r"hf://(?:datasets/)?((?!datasets/)[\w.-]+/[\w.-]+)/?")
 CARD = "README.md"
 
 

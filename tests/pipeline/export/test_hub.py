@@ -126,7 +126,8 @@ def test_a_format_without_a_card_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["acme/labels", "hf://labels", "hf://a/b/c", "https://huggingface.co/a/b", "hf://a/b c"]
+    "url",
+    ["acme/labels", "hf://labels", "hf://datasets/labels", "hf://a/b/c", "https://huggingface.co/a/b", "hf://a/b c"],
 )
 def test_other_addresses_are_errors(url: str) -> None:
     with pytest.raises(ExportError, match="is no dataset of the Hub; expected hf://ORGANIZATION/NAME"):
