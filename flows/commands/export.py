@@ -50,7 +50,9 @@ def export(
         str | None,
         typer.Option(metavar="hf://ORG/NAME", help="Push to this dataset of the Hugging Face Hub; private by default."),
     ] = None,
-    public: Annotated[bool, typer.Option("--public", help="Make the pushed dataset public.")] = False,
+    public: Annotated[
+        bool, typer.Option("--public", help="Create the dataset as a public one, or push to a public one.")
+    ] = False,
 ) -> None:
     """Export a run to a standard format for evaluation or training, e.g. BEIR, TREC or sentence-transformers."""
     options = {name: value for name, value in (("level", level), ("index", index)) if value is not None}
@@ -58,6 +60,8 @@ def export(
         raise CommandLineError("name --format and --to, or --push")
     if form is None and (to or withhold_test or tenant or options):
         raise CommandLineError("--to, --withhold-test, --tenant, --level and --index need --format")
+    if public and not push:
+        raise CommandLineError("--public needs --push")
     if push:
         hub.dataset_id(push)  # before anything is written
     with TemporaryDirectory() as scratch:

@@ -9,7 +9,7 @@ import yaml
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ExportError, MissingPart
 
-HUB_URL = re.compile(r"hf://(?:datasets/)?([\w.-]+/[\w.-]+)/?")
+HUB_URL = re.compile(r"hf://(?:datasets/)?((?!datasets/)[\w.-]+/[\w.-]+)/?")
 CARD = "README.md"
 
 
@@ -33,7 +33,7 @@ def copy_dataset(run: Run, folder: Path) -> None:
         folder: an empty folder.
 
     Raises:
-        ExportError: the run has no card, or the card has no configs.
+        ExportError: the run has no card, the card has no configs, or a file of a table is missing.
     """
     card = (run.store.read(CARD) or b"").decode()
     patterns = [file["path"] for config in _configs(card) for file in config["data_files"]]
@@ -42,9 +42,11 @@ def copy_dataset(run: Run, folder: Path) -> None:
     tables = {pattern.split("/")[1] for pattern in patterns}
     parts = run.parts()
     for file in dict.fromkeys(part.file for table in sorted(tables) for part in parts[table]):  # merged parts share one
-        path = folder / file
+        path, content = folder / file, run.store.read(file)
+        if content is None:
+            raise ExportError(f"{run.store.url}/{file} is missing; run the command again")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(run.store.read(file) or b"")
+        path.write_bytes(content)
     (folder / CARD).write_text(card, encoding="utf-8")
 
 

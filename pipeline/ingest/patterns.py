@@ -10,8 +10,8 @@ _TRANSLATIONS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 def split_pattern(path: str) -> tuple[str, re.Pattern[str]] | None:
     """The folder before the first pattern, and an expression for the names below it; None without a pattern.
 
-    `*` and `?` match within a name, `**` across folders, `[ab]` and `[!ab]` one character. A folder that matches stands
-    for all files below it.
+    `*` and `?` match within a name, `**` across folders, `[a-z]` and `[!a-z]` one character. A folder that matches
+    stands for all files below it.
     """
     scheme, separator, place = path.rpartition("://")
     parts = place.split("/")
@@ -27,5 +27,11 @@ def split_pattern(path: str) -> tuple[str, re.Pattern[str]] | None:
 
 def _translate(token: str) -> str:
     if len(token) > 2 and token.startswith("["):
-        return f"[^{re.escape(token[2:-1])}]" if token[1] == "!" else token.replace("\\", r"\\")
+        members = token[1:-1].removeprefix("!").replace("\\", r"\\").replace("^", r"\^").replace("[", r"\[")
+        expression = f"[^/{members}]" if token[1] == "!" else f"[{members}]"
+        try:
+            re.compile(expression)
+        except re.error:  # [z-a]: characters like others
+            return re.escape(token)
+        return expression
     return _TRANSLATIONS.get(token) or re.escape(token)

@@ -36,11 +36,12 @@ SHARED_QUERIES_SQL = """
     ORDER BY tenant, query_id
 """
 
+# An uncertain label is not the same as none: measures leave its text out of the ranking.
 CHANGED_LABELS_SQL = """
     SELECT count(DISTINCT (tenant, query_id)) FROM shared_queries JOIN (
         SELECT tenant, query_id FROM old_test_labels old FULL JOIN new_test_labels new
             USING (tenant, query_id, text_id)
-        WHERE old.relevance IS DISTINCT FROM new.relevance
+        WHERE old.relevance IS DISTINCT FROM new.relevance OR old.text_id IS DISTINCT FROM new.text_id
     ) USING (tenant, query_id)
 """
 

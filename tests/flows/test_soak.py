@@ -34,7 +34,7 @@ HAPPENED = (
 def test_nights_that_go_wrong_end_like_one_run_over_everything(tmp_path: Path, seed: int) -> None:
     result: SoakCounts = in_new_process(simulate, tmp_path, NIGHTS, seed)
     assert (result.different, result.left_over) == ([], [])
-    assert result.n_files > 5 * NIGHTS
+    assert result.n_files > 3 * NIGHTS, "days of past months share files"
     assert [kind for kind in HAPPENED if not result.counts[kind]] == []
     assert result.counts["killed"] > NIGHTS / 4
     assert result.states["admitted"] > NIGHTS

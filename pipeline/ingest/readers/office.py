@@ -30,11 +30,17 @@ def read_office(data: bytes, kind: str) -> Prose:
         BadDocumentError: it is damaged, needs a password, or has no text.
     """
     try:
-        return _READERS[kind](data)
+        prose = _READERS[kind](data)
     except BadDocumentError:
         raise
     except Exception as error:  # the libraries raise whatever a damaged file leads to
         raise BadDocumentError(f"damaged {kind.upper()} file ({type(error).__name__})") from error
+    return Prose(_valid_text(prose.title) if prose.title else None, _valid_text(prose.text), prose.head)
+
+
+def _valid_text(text: str) -> str:
+    """Text without lone surrogates, which the fonts of some PDFs name as characters."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _read_pdf(data: bytes) -> Prose:
@@ -113,7 +119,7 @@ def read_xlsx(file: InputFile, columns: ColumnMapping, intake: Intake) -> Iterat
     try:
         if len(book.worksheets) > 1:
             intake.add_remark(f"{file.path}: only the first of {len(book.worksheets)} sheets is read")
-        numbered = enumerate(book.worksheets[0].iter_rows(values_only=True), 1)
+        numbered = enumerate(_sheet_rows(file, book.worksheets[0]), 1)
         rows = ((line, row) for line, row in numbered if any(value is not None for value in row))
         header = next(rows, None)
         if header is None:
@@ -125,6 +131,15 @@ def read_xlsx(file: InputFile, columns: ColumnMapping, intake: Intake) -> Iterat
             yield _make_block(file, block, {role: names.index(name) for role, name in columns_by_role.items()})
     finally:
         book.close()
+
+
+def _sheet_rows(file: InputFile, sheet: Any) -> Iterator[Sequence[Any]]:
+    """All rows of a sheet; raises DamagedFile."""
+    sheet.reset_dimensions()  # some programs write a size that is too small, beyond which openpyxl would not read
+    try:
+        yield from sheet.iter_rows(values_only=True)
+    except Exception as error:  # errors of the XML parser and of openpyxl
+        raise DamagedFile(f"{file.path} is not a valid workbook ({type(error).__name__}); save it again") from error
 
 
 def _make_block(file: InputFile, rows: Sequence[tuple[int, Sequence[Any]]], positions: Mapping[str, int]) -> RowBlock:

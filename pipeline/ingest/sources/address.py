@@ -11,8 +11,10 @@ AddressKind = Literal["database", "engine", "hub", "objects"]
 DATABASES = frozenset({"postgresql", "postgres", "mysql", "mariadb", "sqlite", "duckdb", "mssql", "oracle"})
 ENGINES = frozenset({"opensearch", "elasticsearch"})
 
-SECRET_OPTIONS = frozenset({"password", "passwd", "pwd", "token", "secret", "api_key", "apikey", "key"})
+_SECRET_OPTION = re.compile(r"passw|pwd|token|secret|api_?key|^key$", re.IGNORECASE)
 """Options that hold a secret in some driver or server; an address is recorded, so it must not have them."""
+_SECRET_VALUE = re.compile(r"\b(pwd|password)\s*=", re.IGNORECASE)
+"""A secret in the value of an option, such as `odbc_connect`."""
 
 _SCHEME = re.compile(r"([a-z][a-z0-9]*)(?:\+([a-z][a-z0-9_]*))?:/", re.IGNORECASE)
 
@@ -42,10 +44,15 @@ def check_source(path: str) -> None:
         has_port_or_none = False
     if not has_port_or_none:
         raise InputError(f"{scheme}://…: the address has no valid host and port; it must not contain a password")
-    options = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
-    if parts.password is not None or options & SECRET_OPTIONS or (kind != "database" and parts.username is not None):
+    has_secret = parts.password is not None or (kind != "database" and parts.username is not None)
+    if has_secret or any(_is_secret(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True)):
         variable = "password_env" if kind == "database" else "api_key_env"
         raise InputError(
             f"{scheme}://{parts.hostname or ''}: the address must not contain a password or key; put it into an "
             f"environment variable and name that with ?{variable}=NAME"
         )
+
+
+def _is_secret(option: str, value: str) -> bool:
+    is_secret_name = _SECRET_OPTION.search(option) is not None and not option.endswith("_env")
+    return is_secret_name or _SECRET_VALUE.search(value) is not None

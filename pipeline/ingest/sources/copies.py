@@ -63,18 +63,20 @@ def copy_files(address: str, snapshot: Snapshot) -> int | None:
         return None
     state.is_complete = False
     snapshot.save()
-    if isinstance(source, HubFiles):
-        names = source.names
-        for name in names:
-            _download(address, source, name, snapshot.folder)
-    else:
-        names = [file.name for file in source]
-        for file in source:
-            _copy_object(Store(_root(address)), file, snapshot)
-    _delete_others(snapshot.folder, set(names))
-    state.files = {} if isinstance(source, HubFiles) else {file.name: files_fingerprint([file]) for file in source}
-    state.is_complete, state.version = True, version
-    snapshot.save()
+    names = source.names if isinstance(source, HubFiles) else [file.name for file in source]
+    try:
+        if isinstance(source, HubFiles):
+            for name in names:
+                _download(address, source, name, snapshot.folder)
+        else:
+            store = Store(_root(address))
+            for file in source:
+                _copy_object(store, file, snapshot)
+        _delete_others(snapshot.folder, set(names))
+        state.files = {name: state.files[name] for name in names if name in state.files}
+        state.is_complete, state.version = True, version
+    finally:
+        snapshot.save()
     return len(names)
 
 
@@ -85,8 +87,8 @@ def _root(address: str) -> str:
 
 def _copy_object(store: Store, file: InputFile, snapshot: Snapshot) -> None:
     """Copy an object unless its copy has the same version."""
-    target = snapshot.folder / file.name
-    if target.is_file() and snapshot.state.files.get(file.name) == files_fingerprint([file]):
+    target, version = snapshot.folder / file.name, files_fingerprint([file])
+    if target.is_file() and snapshot.state.files.get(file.name) == version:
         return
     new = snapshot.folder / NEW_FOLDER / "object"
     new.parent.mkdir(exist_ok=True)
@@ -97,6 +99,7 @@ def _copy_object(store: Store, file: InputFile, snapshot: Snapshot) -> None:
         raise InputError(f"{store.url}: {file.name} cannot be copied ({error}); check the bucket and AWS_*") from error
     target.parent.mkdir(parents=True, exist_ok=True)
     new.replace(target)
+    snapshot.state.files[file.name] = version
 
 
 def _delete_others(folder: Path, names: Collection[str]) -> None:
@@ -156,10 +159,11 @@ def _call_hub(address: str, method: str, *arguments: str, **options: Any) -> Any
     """
     if find_spec("huggingface_hub") is None:
         raise MissingPart("hf:// needs the hub's client: pip install huggingface_hub")
+    import httpx
     from huggingface_hub import HfApi
 
     try:
         return getattr(HfApi(endpoint=os.environ.get("HF_ENDPOINT")), method)(*arguments, **options)
-    except (OSError, ValueError) as error:  # the hub's errors are OSErrors; names it refuses are ValueErrors
+    except (httpx.HTTPError, OSError, ValueError) as error:  # names that the hub refuses are ValueErrors
         reason = " ".join(str(error).split())[:300]
         raise DarklodeError(f"{address}: {reason}; check name and revision, HF_TOKEN for a private data set") from None

@@ -15,6 +15,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, SettingsError
 from darklode.pipeline.base.remote.background import Background
@@ -182,7 +183,7 @@ class DatabaseTable:
 def _connection_url(url: URL, password: str | None) -> URL:
     """The address that is connected to: with the password, and read-only for a file."""
     if url.drivername.startswith("sqlite"):
-        return url.set(database=f"file:{url.database}").update_query_dict({"mode": "ro", "uri": "true"})
+        return url.set(database=f"file:{quote(url.database or '')}").update_query_dict({"mode": "ro", "uri": "true"})
     return url.set(password=password)
 
 
@@ -200,8 +201,8 @@ def _select(address: DatabaseAddress, *, limit: int | None = None, is_wrapped: b
     if address.table:
         schema, _, name = address.table.rpartition(".")
         # DuckDB reserves other words than the dialect that makes its SQL, and ignores case in quotes, too.
-        quote = True if address.backend == "duckdb" else None
-        source: Any = table(quoted_name(name, quote), schema=quoted_name(schema, quote) if schema else None)
+        is_quoted = True if address.backend == "duckdb" else None
+        source: Any = table(quoted_name(name, is_quoted), schema=quoted_name(schema, is_quoted) if schema else None)
         return select(literal_column("*")).select_from(source).limit(limit)
     literal = address.statement.replace(":", r"\:")  # a colon in it is no parameter
     if limit is None and not is_wrapped:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 from darklode.pipeline.base.artifacts import key_of
-from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.errors import DarklodeError, InputError, NotWritable
 from darklode.pipeline.base.types import Rows
 from darklode.pipeline.ingest.columns import LOG_COLUMNS, UBI_EVENTS
 from darklode.pipeline.ingest.sources.address import address_kind, check_source
@@ -30,6 +30,9 @@ Role = Literal["docs", "queries", "qrels", "logs"]
 
 PREVIEW_ROWS, PREVIEW_SECONDS = 1000, 10.0
 (UBI_TIME,) = UBI_EVENTS["timestamp"]
+
+OPEN_DAYS = timedelta(days=1)
+"""Times that are text with their zone, sorted as text, may be a day behind the latest one."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def fetch(source: Source, folder: Path, dates: Collection[date] | None = None) -
     """Fetch a source into a folder, where the readers of files find it.
 
     Of a log only days from `late_days` before the last fetched one are fetched again, or those in `dates`; a kill loses
-    the day that is being fetched. Other sources are fetched as a whole. Unchanged parts stay as they are, so the
+    the days that are not complete. Other sources are fetched as a whole. Unchanged parts stay as they are, so the
     files' fingerprint changes only if a row does. Memory: a batch of rows.
 
     Args:
@@ -190,7 +193,7 @@ def _write_all(writer: PartWriter, table: RowTable, limit: int | None = None) ->
 
 
 class _LogFetch:
-    """Fetches the days of a table in order; each replaces its former rows when the next day begins.
+    """Fetches the days of a table in order; each replaces its former rows `OPEN_DAYS` later.
 
     Args:
         snapshot: receives the days.
@@ -202,77 +205,95 @@ class _LogFetch:
     def __init__(self, snapshot: Snapshot, name: str, table: RowTable, source: Source) -> None:
         self._snapshot, self._name, self._table, self._source = snapshot, name, table, source
         self._day: date | None = None
-        self._writer: PartWriter | None = None
+        self._extends = True
+        self._writers = dict[date | None, PartWriter]()
         self._done = set[date]()
         self.n_rows, self.changed = 0, set[date]()
 
     def run(self, dates: Collection[date] | None) -> None:
-        """Fetch the new days, or some days."""
+        """Fetch the new days, or some days.
+
+        Raises:
+            InputError: the table is not sorted by day.
+        """
         last_fetched = self._snapshot.state.last_day(self._name)
         if dates:
             days = DayRange(min(dates), max(dates))
-            extends = last_fetched is not None and min(dates) <= last_fetched + timedelta(days=1)
+            self._extends = last_fetched is not None and min(dates) <= last_fetched + timedelta(days=1)
+            if last_fetched:  # until they are complete, so that a fetch after a kill reads them again
+                self._set_through(min(last_fetched, min(dates) - timedelta(days=1)))
         else:
             days = DayRange(last_fetched and last_fetched - timedelta(days=self._source.late_days))
-            extends = True
         assert self._table.time_column is not None
         try:
             for batch in self._table.batches(days):
-                of_day = days_of(batch, self._table.time_column, self._source.time_zone)
-                self._write(batch, of_day, days, extends=extends)
-            self._end_day(extends=extends)
+                self._write(batch, days_of(batch, self._table.time_column, self._source.time_zone), days)
+            self._commit_days()
         finally:
-            if self._writer is not None:
-                self._writer.close()
+            for writer in self._writers.values():
+                writer.close()
         for day in self._snapshot.days(self._name):
             if day in days and day not in self._done:  # deleted at the source
                 self._snapshot.writer(self._name, day).commit()
                 self.changed.add(day)
+        self._raise_through(last_fetched)
 
-    def _write(self, batch: Rows, of_day: list[date | None], days: DayRange, *, extends: bool) -> None:
+    def _set_through(self, day: date) -> None:
+        self._snapshot.state.through[self._name] = day.isoformat()
+        self._snapshot.save()
+
+    def _raise_through(self, day: date | None) -> None:
+        """Record that all days up to one were fetched, unless later ones were."""
+        last_fetched = self._snapshot.state.last_day(self._name)
+        if day is not None and (last_fetched is None or day > last_fetched):
+            self._set_through(day)
+
+    def _write(self, batch: Rows, of_day: list[date | None], days: DayRange) -> None:
         """Write a batch; rows without a readable time go with those before them, to be rejected by the reader."""
         begin = 0
-        for at in range(len(batch) + 1):
-            day = of_day[at] if at < len(batch) else None
-            if at < len(batch) and (day is None or day == self._day):
+        for at, day in enumerate(of_day):
+            if day is not None and day != self._day:
+                self._write_rows(batch[begin:at], days)
+                begin, self._day = at, day
+                self._commit_days(before=day - OPEN_DAYS)
+        self._write_rows(batch[begin:], days)
+
+    def _write_rows(self, rows: Rows, days: DayRange) -> None:
+        """Write rows of the current day, if it is one of those to fetch."""
+        if not rows or (self._day is not None and self._day not in days):
+            return
+        if self._day in self._done:
+            raise InputError(
+                f"{self._source.address}: rows of {self._day} follow later days in the order of "
+                f"{self._table.time_column}; give it a type of times, or convert it in {self._source.setting}"
+            )
+        if self._day not in self._writers:
+            self._writers[self._day] = self._snapshot.writer(self._name, self._day)
+        self._writers[self._day].write(rows)
+        self.n_rows += len(rows)
+
+    def _commit_days(self, before: date | None = None) -> None:
+        """Commit the days before one, or all, in their order."""
+        complete = (day for day in self._writers if before is None or day is None or day < before)
+        for day in sorted(complete, key=lambda day: day or date.min):
+            is_changed = self._writers[day].commit()
+            del self._writers[day]
+            if day is None:
                 continue
-            self._write_rows(batch[begin:at])
-            begin = at
-            if day is not None:
-                self._end_day(extends=extends)
-                self._day = day
-                self._writer = self._snapshot.writer(self._name, day) if day in days else None
-
-    def _write_rows(self, rows: Rows) -> None:
-        if not rows:
-            return
-        if self._day is None and self._writer is None:
-            self._writer = self._snapshot.writer(self._name)
-        if self._writer is not None:
-            self._writer.write(rows)
-            self.n_rows += len(rows)
-
-    def _end_day(self, *, extends: bool) -> None:
-        if self._writer is None:
-            return
-        is_changed, day = self._writer.commit(), self._day
-        self._writer = None
-        if day is None:
-            return
-        self._done.add(day)
-        if is_changed:
-            self.changed.add(day)
-        last_fetched = self._snapshot.state.last_day(self._name)
-        if extends and (last_fetched is None or day > last_fetched):
-            self._snapshot.state.through[self._name] = day.isoformat()
-            self._snapshot.save()
+            self._done.add(day)
+            if is_changed:
+                self.changed.add(day)
+            if self._extends:  # a clock that is ahead must not hide the days until then
+                self._raise_through(min(day, datetime.now(UTC).date()))
 
 
 @contextmanager
 def name_source(folder: Path, address: str) -> Iterator[None]:
-    """Name the source, not its snapshot, in the messages of errors."""
+    """Name the source, not its snapshot, in the messages of errors, unless the snapshot cannot be written."""
     try:
         yield
+    except NotWritable:
+        raise
     except DarklodeError as error:
         error.each = [message.replace(str(folder), address) for message in error.each]
         error.args = ("\n".join(error.each),)

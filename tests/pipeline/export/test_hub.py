@@ -110,6 +110,15 @@ def test_a_run_is_pushed_with_its_card_and_the_tables_of_its_configs(hub: Datase
     assert all(hub.datasets[NAME][file] == run.store.read(file) for file in parts)
 
 
+def test_a_missing_file_is_not_pushed_empty(tmp_path: Path) -> None:
+    run = finished_run(str(tmp_path / "run"), folders=True)
+    run.store.write("README.md", CARD.encode())
+    missing = run.parts()["chunks"][0].file
+    run.store.delete(missing)
+    with pytest.raises(ExportError, match=f"{missing} is missing"):
+        copy_dataset(run, tmp_path / "copy")
+
+
 def test_a_format_without_a_card_is_refused(tmp_path: Path) -> None:
     (tmp_path / "beir").mkdir()
     with pytest.raises(ExportError, match="this format has no dataset card; omit --format to push the run"):
@@ -117,7 +126,8 @@ def test_a_format_without_a_card_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["acme/labels", "hf://labels", "hf://a/b/c", "https://huggingface.co/a/b", "hf://a/b c"]
+    "url",
+    ["acme/labels", "hf://labels", "hf://datasets/labels", "hf://a/b/c", "https://huggingface.co/a/b", "hf://a/b c"],
 )
 def test_other_addresses_are_errors(url: str) -> None:
     with pytest.raises(ExportError, match="is no dataset of the Hub; expected hf://ORGANIZATION/NAME"):

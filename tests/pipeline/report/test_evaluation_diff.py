@@ -76,6 +76,14 @@ def test_only_shared_queries_count_and_changed_labels_are_counted(tmp_path: Path
     assert (row["before"], row["queries"]) == (pytest.approx(np.mean(OLD["bm25"][:3])), 3)
 
 
+def test_an_uncertain_label_that_came_or_went_counts_as_changed(tmp_path: Path) -> None:
+    old, new = evaluated(tmp_path / "old", OLD), evaluated(tmp_path / "new", NEW)
+    labels = new.read("test_labels").to_pylist()
+    uncertain = {"tenant": "t", "query_id": QUERIES[0], "text_id": "d", "relevance": None}
+    written(Run(str(tmp_path / "new")), "test_labels", [*labels, uncertain])
+    assert compare_evaluations(old, all_tables(Run(str(tmp_path / "new"))), CHANCE).relabelled == 1
+
+
 def test_runs_without_a_shared_query(tmp_path: Path) -> None:
     old = evaluated(tmp_path / "old", OLD)
     new = evaluated(tmp_path / "new", NEW, queries=[f"other {query}" for query in QUERIES])

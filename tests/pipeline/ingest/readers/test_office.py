@@ -1,6 +1,7 @@
 """PDF, DOCX and XLSX files as the extra `office` reads them."""
 
 import io
+import re
 import zipfile
 from datetime import datetime
 from pathlib import Path
@@ -19,8 +20,8 @@ docx = pytest.importorskip("docx")
 openpyxl = pytest.importorskip("openpyxl")
 
 
-def pdf(*pages: str, title: str = "", password: str = "") -> bytes:
-    """A PDF with a line of text on each page."""
+def pdf(*pages: str, title: str = "", password: str = "", character_map: bytes = b"") -> bytes:
+    """A PDF with a line of text on each page; the map names the characters of its font."""
     from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
     writer = pypdf.PdfWriter()
@@ -28,6 +29,10 @@ def pdf(*pages: str, title: str = "", password: str = "") -> bytes:
     fonts = DictionaryObject(
         {NameObject("/F"): DictionaryObject({NameObject(key): NameObject(value) for key, value in font.items()})}
     )
+    if character_map:
+        stream = DecodedStreamObject()
+        stream.set_data(character_map)
+        fonts["/F"][NameObject("/ToUnicode")] = writer._add_object(stream)  # type: ignore[index]
     for text in pages:
         page = writer.add_blank_page(300, 300)
         content = DecodedStreamObject()
@@ -75,6 +80,11 @@ def test_pages_of_a_pdf_are_below_their_numbers() -> None:
     assert prose.title == "Manual"
     assert prose.text == "## Page 1\n\nReset the router.\n\n## Page 3\n\nBilling starts."
     assert read_office(pdf("Text"), "pdf").title is None
+
+
+def test_a_pdf_whose_font_names_half_a_character(tmp_path: Path) -> None:
+    data = pdf("AB", character_map=b"1 beginbfchar\n<41> <D800>\nendbfchar")
+    assert read_office(data, "pdf").text.encode() == "## Page 1\n\n\N{REPLACEMENT CHARACTER}B".encode()
 
 
 def test_a_word_file_keeps_headings_and_tables_in_order() -> None:
@@ -153,6 +163,28 @@ def test_a_workbook_is_a_table(tmp_path: Path) -> None:
     assert [row["doc_id"] for row in read.rows] == ["a"]
     assert [(row["line"]) for row in read.rejects] == [3]
     assert [file.name for file in judgment_files(str(docs))] == ["docs.xlsx"]
+
+
+def change_sheet(source: Path, target: Path, pattern: bytes, replacement: bytes) -> Path:
+    """A workbook whose first sheet is changed."""
+    with zipfile.ZipFile(source) as before, zipfile.ZipFile(target, "w") as after:
+        for name in before.namelist():
+            content = before.read(name)
+            after.writestr(name, re.sub(pattern, replacement, content) if name.endswith("sheet1.xml") else content)
+    return target
+
+
+def test_a_workbook_with_a_wrong_size_is_read_to_its_end(tmp_path: Path) -> None:
+    book = workbook(tmp_path / "right.xlsx", [["qid", "query"], ["a", "reset"], ["b", "billing"]])
+    wrong = change_sheet(book, tmp_path / "wrong.xlsx", rb'<dimension ref="[^"]*"', b'<dimension ref="A1:B2"')
+    assert [row["text"] for row in queries_of(wrong, tmp_path / "run").rows] == ["reset", "billing"]
+
+
+def test_a_workbook_whose_sheet_is_cut_off_is_damaged(tmp_path: Path) -> None:
+    book = workbook(tmp_path / "whole.xlsx", [["qid", "query"], ["a", "reset"]])
+    cut = change_sheet(book, tmp_path / "cut.xlsx", rb"</row></sheetData>.*", b"")
+    with pytest.raises(InputError, match=r"cut\.xlsx is not a valid workbook \(ParseError\)"):
+        queries_of(cut, tmp_path / "run")
 
 
 def test_a_workbook_without_rows_or_columns(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ def test_kinds(path: str, kind: str | None) -> None:
         f"postgresql://user:{SECRET}/x@host/db?table=docs",
         f"postgresql://user@host/db?table=docs&password={SECRET}",
         f"mysql://user@host/db?PASSWD={SECRET}",
+        f"postgresql://user@host/db?sslpassword={SECRET}",
+        f"duckdb:///shop.duckdb?motherduck_token={SECRET}",
+        f"mssql+pyodbc://?odbc_connect=Driver%3DX%3BPWD%3D{SECRET}",
         f"opensearch+https://{SECRET}@host/docs",
         f"elasticsearch+https://host/docs?api_key={SECRET}",
     ],
@@ -52,6 +55,7 @@ def test_a_secret_is_refused_and_not_repeated(path: str) -> None:
         "postgresql://user@host:5432/db?table=docs&password_env=SHOP_PASSWORD",
         "opensearch+https://[::1]:9200/docs?api_key_env=SHOP_KEY",
         "sqlite:////data/shop.db?table=docs",
+        "mysql+pymysql://user@host/db?table=tokens&ssl_key=client.pem",
         "hf://datasets/acme/docs@v1/data/*.parquet",
     ],
 )

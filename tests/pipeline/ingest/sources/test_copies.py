@@ -8,8 +8,10 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import DarklodeError, InputError
-from darklode.pipeline.ingest.files import list_files
+from darklode.pipeline.ingest.files import InputFile, list_files
+from darklode.pipeline.ingest.sources import copies
 from darklode.pipeline.ingest.sources.fetch import Fetched, Source, fetch, preview
+from darklode.pipeline.ingest.sources.snapshot import Snapshot
 from helpers.fake_hub import fake_hub
 from helpers.s3_server import asked
 
@@ -43,6 +45,35 @@ def test_objects_are_copied_and_only_changed_ones_again(bucket: str, tmp_path: P
     assert names(other) == ["b/c.jsonl"]
     with pytest.raises(InputError, match="matches no file"):
         preview(Source("docs", f"{bucket}/*.csv"), tmp_path)
+
+
+@pytest.mark.server
+def test_an_interrupted_copy_skips_the_objects_already_copied(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        Store(bucket).write(name, b'{"text": "x"}\n')
+
+    def dies(store: Store, file: InputFile, snapshot: Snapshot) -> None:
+        if file.name == "b.jsonl":
+            raise InputError("connection lost")
+        copy_object(store, file, snapshot)
+
+    copy_object = copies._copy_object
+    with monkeypatch.context() as patch:
+        patch.setattr(copies, "_copy_object", dies)
+        with pytest.raises(InputError, match="connection lost"):
+            fetch(Source("docs", bucket), tmp_path)
+    with asked() as requests:
+        assert fetch(Source("docs", bucket), tmp_path) == Fetched(2, noun="files")
+    assert [path.rpartition("/")[2] for method, path in requests if method == "GET"] == ["b.jsonl"]
+    assert names(tmp_path) == ["a.jsonl", "b.jsonl"]
+
+
+def test_a_hub_that_does_not_answer_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(DarklodeError, match=rf"^hf://datasets/{NAME}: .*HF_TOKEN"):
+        fetch(Source("docs", f"hf://datasets/{NAME}"), tmp_path)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ TABLES = [
 
 @pytest.fixture(scope="module")
 def sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
-    file = tmp_path_factory.mktemp("sqlite") / "a shop.db"
+    file = tmp_path_factory.mktemp("sqlite") / "a #shop %41.db"
     with sqlite3.connect(file) as database:
         for statement in TABLES:
             database.execute(statement)

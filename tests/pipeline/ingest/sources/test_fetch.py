@@ -3,20 +3,20 @@
 import json
 import sqlite3
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from darklode.pipeline.base.errors import DarklodeError, InputError, MissingColumns
+from darklode.pipeline.base.errors import DarklodeError, InputError, MissingColumns, NotWritable
 from darklode.pipeline.base.types import Rows
 from darklode.pipeline.ingest.files import files_fingerprint, list_files
 from darklode.pipeline.ingest.sources import fetch as module
 from darklode.pipeline.ingest.sources.database import DatabaseTable
 from darklode.pipeline.ingest.sources.fetch import Fetched, Source, fetch, is_fetched, name_source, preview
 from darklode.pipeline.ingest.sources.rows import DayRange
-from darklode.pipeline.ingest.sources.snapshot import Snapshot
+from darklode.pipeline.ingest.sources.snapshot import PartWriter, Snapshot
 from helpers.fake_indexes import FakeIndexes
 
 DAYS = [date(2026, 3, number) for number in range(1, 7)]
@@ -111,7 +111,7 @@ def test_a_killed_fetch_keeps_its_complete_days_and_continues(
 
     def dies(self: DatabaseTable, days: DayRange, limit: int | None = None) -> Iterator[Rows]:
         for batch in batches(self, days, limit):
-            yield batch[:8]
+            yield batch[:11]
             raise DarklodeError("connection lost")
 
     with monkeypatch.context() as patch:
@@ -122,6 +122,48 @@ def test_a_killed_fetch_keeps_its_complete_days_and_continues(
     assert Snapshot(folder, log(tmp_path).key).state.last_day("logs") == DAYS[1]
     assert fetch(log(tmp_path), folder) == Fetched(12, (DAYS[2], DAYS[3]))
     assert [len(rows) for rows in rows_by_file(folder).values()] == [3, 3, 3, 3]
+
+
+def test_days_whose_fetch_was_killed_are_read_again(
+    tmp_path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "log"
+    fetch(log(tmp_path), folder)
+    add_days(database, [DAYS[0]], "late")
+
+    def dies(self: PartWriter) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartWriter, "commit", dies)
+        with pytest.raises(KeyboardInterrupt):
+            fetch(log(tmp_path), folder, DAYS[:2])
+    assert fetch(log(tmp_path), folder) == Fetched(15, (DAYS[0],))
+    assert fetch(log(tmp_path), folder, DAYS[:2]) == Fetched(9)
+    assert Snapshot(folder, log(tmp_path).key).state.last_day("logs") == DAYS[3]
+
+
+def test_times_with_a_zone_in_text_lose_no_row_at_midnight(tmp_path: Path, database: sqlite3.Connection) -> None:
+    times = ["2026-03-01T22:00:00-05:00", "2026-03-01T23:00:00+00:00", "2026-03-01T12:00:00+00:00"]
+    database.execute("DELETE FROM log")
+    database.executemany("INSERT INTO log VALUES (?, 'q', 'd1', 0)", [(text,) for text in times])
+    assert fetch(log(tmp_path), tmp_path / "log") == Fetched(3, tuple(DAYS[:2]))
+    assert [len(rows) for rows in rows_by_file(tmp_path / "log").values()] == [2, 1]
+
+
+def test_times_that_do_not_sort_by_day_are_an_error(tmp_path: Path, database: sqlite3.Connection) -> None:
+    database.execute("INSERT INTO log VALUES (1772323200, 'q', 'd1', 0), (1772496000, 'q', 'd1', 0)")
+    with pytest.raises(InputError, match=r"rows of 2026-03-01 follow later days .* logs\.statement"):
+        fetch(log(tmp_path, setting="logs.statement"), tmp_path / "log")
+
+
+def test_a_clock_that_is_ahead_hides_no_days(tmp_path: Path, database: sqlite3.Connection) -> None:
+    folder = tmp_path / "log"
+    add_days(database, [date(2099, 1, 1)])
+    assert fetch(log(tmp_path), folder) == Fetched(15, (*DAYS[:4], date(2099, 1, 1)))
+    today = datetime.now(UTC).date()
+    add_days(database, [today])
+    assert fetch(log(tmp_path), folder) == Fetched(6, (today,))
 
 
 def test_a_killed_fetch_of_documents_leaves_the_former_ones(
@@ -208,6 +250,13 @@ def test_errors_name_the_address_and_keep_what_else_they_say(tmp_path: Path) -> 
         raise error
     assert caught.value.guesses == {"text": "body"}
     assert caught.value.each == [str(error)]
+
+
+def test_a_snapshot_that_cannot_be_written_is_named_itself(tmp_path: Path, database: sqlite3.Connection) -> None:
+    (tmp_path / "file").write_text("in the way")
+    folder = tmp_path / "file" / "log"
+    with pytest.raises(NotWritable, match=f"^{folder}"), name_source(folder, "sqlite:///a.db"):
+        fetch(log(tmp_path), folder)
 
 
 def test_what_is_fetched() -> None:
