@@ -58,6 +58,8 @@ def export(
         raise CommandLineError("name --format and --to, or --push")
     if form is None and (to or withhold_test or tenant or options):
         raise CommandLineError("--to, --withhold-test, --tenant, --level and --index need --format")
+    if public and not push:
+        raise CommandLineError("--public needs --push")
     if push:
         hub.dataset_id(push)  # before anything is written
     with TemporaryDirectory() as scratch:

@@ -106,6 +106,7 @@ def test_a_run_is_pushed_to_the_hub(
     [
         ((), "name --format and --to, or --push"),
         (("--format", "beir"), "name --format and --to, or --push"),
+        (("--format", "beir", "--to", "unused", "--public"), "--public needs --push"),
         (
             ("--push", "hf://a/b", "--tenant", "tern"),
             "--to, --withhold-test, --tenant, --level and --index need --format",
