@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.retrieve.pool import RRF_K
-from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
+from darklode.pipeline.retrieve.retrievers.port import Hits, Recall, Retriever
 from darklode.pipeline.retrieve.retrievers.topk import best_hits, rank_keys
 
 FusionMethod = Literal["rrf", "weighted"]
@@ -87,6 +87,12 @@ class Hybrid(Retriever):
         self.name = name
         self._members, self._weights, self._method = members, weights, method
         self._depth, self._n_chunks = depth, n_chunks
+
+    @property
+    def recall(self) -> Recall | None:
+        """See `Retriever`: the lowest one of the members whose search is approximate."""
+        recalls = [recall for member in self._members if (recall := member.recall)]
+        return min(recalls, key=lambda recall: recall.share, default=None)
 
     @property
     def unused(self) -> pa.Table:
