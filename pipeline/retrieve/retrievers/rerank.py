@@ -112,13 +112,16 @@ class CrossEncoderScorer(PairScorer):
         scores[cached.rows] = cached.values["score"].to_numpy()
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
-            self._compute(queries, query, row, keys, missing, scores)
+            pair_keys = self._store.kind.keys(keys.take(pa.array(missing)))
+            _, first, number = np.unique(pair_keys, axis=0, return_index=True, return_inverse=True)
+            self._compute(queries, query, row, keys, missing[first], scores)
+            scores[missing] = scores[missing[first]][number.ravel()]
         return scores
 
     def _compute(
         self, queries: Sequence[str], query: Ints, row: Ints, keys: pa.Table, missing: Ints, scores: Floats
     ) -> None:
-        """Fill in missing scores, longest pairs first, so that the pairs of a batch have similar lengths."""
+        """Fill in scores of distinct pairs, longest first: the pairs of a batch have similar lengths then."""
         chunk_rows, position = np.unique(row[missing], return_inverse=True)
         _, chunks = self._corpus.hashed_texts(chunk_rows)
         lengths = np.array([len(text) for text in queries])[query[missing]]
