@@ -26,7 +26,7 @@ def test_documents_without_the_logs_ids_are_said_to_be_the_wrong_ones(served: En
     out = tmp_path / "run"
     printed = built(mine_command(out, "--set", "relevance.ranker=none", logs=UBI), served)
     found = re.search(
-        r"^([\d,]+) of \1 pairs have no triplet because their positives are not among the documents, e\.g\. 'B0\w+'\. "
+        r"([\d,]+) of \1 pairs have no triplet because their positives are not among the documents, e\.g\. 'B0\w+'\. "
         r"The log's ids must equal the documents' doc_id "
         r"\(ingest\.documents\.columns\.doc_id, logs\.columns\.doc_id\)\.$",
         printed,
