@@ -240,7 +240,8 @@ SPLIT_LEAKAGE = Table(
                 "measure",
                 pa.string(),
                 "queries; reworded queries (the same words in any order); positives (ids); in a log also sessions and "
-                "users whose clicks support triplets, in the last 28 days, and sessions by all of their searches",
+                "users whose clicks support triplets, in at most the last 28 days, and sessions by all of their "
+                "searches",
             ),
             column("train", pa.int64(), "number in the training split"),
             column("validation", pa.int64(), "number in the validation split"),

@@ -41,7 +41,7 @@ def copy_dataset(run: Run, folder: Path) -> None:
         raise ExportError(f"{run.store.url} has no dataset card with configs; run its command to completion")
     tables = {pattern.split("/")[1] for pattern in patterns}
     parts = run.parts()
-    for file in [part.file for table in sorted(tables) for part in parts[table]]:
+    for file in dict.fromkeys(part.file for table in sorted(tables) for part in parts[table]):  # merged parts share one
         path, content = folder / file, run.store.read(file)
         if content is None:
             raise ExportError(f"{run.store.url}/{file} is missing; run the command again")

@@ -42,8 +42,9 @@ training triplet; a model may have memorized it, so evaluate these queries separ
 log's test period is new; only `unseen` queries count as a test. `split.group_by` can also separate positives."""
 
 LEAKAGE_NOTE = """\
-`split.group_by` decides what is kept apart. Reworded queries have the same words in any order. Sessions and users (last
-28 days of the log) are counted by the searches that support triplets, and sessions by all of their searches as well."""
+`split.group_by` decides what is kept apart. Reworded queries have the same words in any order. Sessions and users
+(at most the last 28 days of a log) are counted by the searches that support triplets, and sessions by all of their
+searches as well."""
 
 STOPPING_NOTE = """\
 Pairs were judged in order of predicted relevance until `recall` of the positives was reached with 95 % confidence.

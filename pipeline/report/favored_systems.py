@@ -30,7 +30,7 @@ def favored_systems(tables: Tables, settings: Settings) -> list[str]:
     composites = {name: models for name in names if name not in encoders and (models := _models(name, settings))}
     if not encoders and not composites:
         return []
-    judges = [*judge_models(tables, settings.encoders, cross_encoders=True), *_ranker_models(tables, settings)]
+    judges = list(_judges(tables, settings))
     neural = [name for name in settings.pool.retrievers if name in settings.encoders]
     only_neural = neural[0] if len(neural) == 1 and tables.rows("qrels") else None
     if not judges and only_neural is None:
@@ -38,6 +38,24 @@ def favored_systems(tables: Tables, settings: Settings) -> list[str]:
     lineages = {name: lineage(encoder) for name, encoder in encoders.items()}
     pool_warnings = _shared_with_pool(settings, only_neural, lineages) if only_neural else ()
     return [*_shared_with_judge(judges, lineages | composites), *pool_warnings]
+
+
+def systems_with_judge_models(tables: Tables, settings: Settings) -> list[str]:
+    """Systems in `evaluation` that share a model with a judge whose labels they are measured by.
+
+    Args:
+        tables: as for `favored_systems`.
+        settings: as for `favored_systems`.
+    """
+    judges = list(_judges(tables, settings))
+    names = tables.sql(MEASURED_SYSTEMS_SQL)["system"].to_pylist() if judges else []
+    return [name for name in names if any(are_related(_models(name, settings), judge) for judge in judges)]
+
+
+def _judges(tables: Tables, settings: Settings) -> Iterator[Lineage]:
+    """Models of the judges that gave the labels or ranked the positives."""
+    yield from judge_models(tables, settings.encoders, cross_encoders=True)
+    yield from _ranker_models(tables, settings)
 
 
 def _models(name: str, settings: Settings) -> Lineage:

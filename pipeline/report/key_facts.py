@@ -1,6 +1,6 @@
 """What a run holds and how good it is, in a few facts: the first row of the report, and the summary on screen."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,19 +140,17 @@ def _retrievers(source: ReportSource) -> Iterator[KeyFact]:
         for row in statistics.audit_with_recall_at_10(source.tables).to_pylist()
         if row["tenant"] is None and row["recall_at_10"] is not None
     }
-    favored = [name for name in scores if name in biased]
-    note = f"; {', '.join(favored)} not ranked: the labels favour it" if favored else ""
-    yield from _best_and_worst(
-        {name: score for name, score in scores.items() if name not in biased},
-        "retriever",
-        f"Recall@10{note}",
-        "audit-retrievers",
-    )
+    yield from _best_and_worst(scores, biased, "retriever", "Recall@10", "audit-retrievers")
 
 
-def _best_and_worst(scores: dict[str, float], noun: str, measure: str, figure: str) -> Iterator[KeyFact]:
-    """The best and the worst of some systems; nothing if none has a score."""
-    ranked = sorted(scores, key=lambda name: (-scores[name], name))
+def _best_and_worst(
+    scores: dict[str, float], favored: Collection[str], noun: str, measure: str, figure: str
+) -> Iterator[KeyFact]:
+    """The best and the worst of some systems that the labels do not favour; nothing if none has a score."""
+    ranked = sorted(scores.keys() - favored, key=lambda name: (-scores[name], name))
+    if not_ranked := [name for name in scores if name in favored]:
+        pronoun = "it" if len(not_ranked) == 1 else "them"
+        measure += f"; {', '.join(not_ranked)} not ranked: the labels favour {pronoun}"
     if len(ranked) == 1:
         yield KeyFact(f"Only {noun}", f"{ranked[0]} {scores[ranked[0]]:.2f}", measure, figure)
     elif ranked:
@@ -177,7 +175,7 @@ def _mined_facts(source: ReportSource) -> Iterator[KeyFact]:
         yield KeyFact("Recall of the labels", NOT_MEASURED, "a log does not tell what it never showed")
     if "log_days" in written:
         yield _days(tables)
-    yield from _systems(tables)
+    yield from _systems(source)
 
 
 def _mined_precision(tables: Tables) -> KeyFact:
@@ -216,8 +214,11 @@ EVALUATION_SQL = """
 """
 
 
-def _systems(tables: Tables) -> Iterator[KeyFact]:
-    """Best and worst system of `darklode evaluate`, if it ran."""
-    rows = tables.sql(EVALUATION_SQL).to_pylist()
-    scores = {row["system"]: row["value"] for row in rows}
-    yield from _best_and_worst(scores, "system", rows[0]["measure"] if rows else "", "evaluation")
+def _systems(source: ReportSource) -> Iterator[KeyFact]:
+    """Best and worst system of `darklode evaluate`, if it ran, without those with a model of the judge."""
+    from darklode.pipeline.report.favored_systems import systems_with_judge_models  # slow to import
+
+    if rows := source.tables.sql(EVALUATION_SQL).to_pylist():
+        favored = systems_with_judge_models(source.tables, source.settings)
+        scores = {row["system"]: row["value"] for row in rows}
+        yield from _best_and_worst(scores, favored, "system", rows[0]["measure"], "evaluation")

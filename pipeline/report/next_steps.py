@@ -91,7 +91,7 @@ def _step_after_review(source: ReportSource, row: Mapping[str, Any]) -> NextStep
         return NextStep(REVIEW_COMMAND, "Label more pairs: too few for an estimate")
     if _misses_a_limit(source):
         fitted = row["fitted_threshold"]
-        if None not in (fitted, row["threshold"]) and (row["cross_validated_kappa"] or -1) > (row["kappa"] or -1):
+        if None not in (fitted, row["threshold"]) and _agrees_better(row["cross_validated_kappa"], row["kappa"]):
             purpose = "Build with the threshold that agrees best with people"
             return NextStep(f"{BUILD_COMMAND} {RUN_SETTINGS}", purpose, f"--set judge.threshold={fitted:g}")
         purpose = "The labels miss a limit: read where judge and people differ, then use a better judge or prompt"
@@ -99,6 +99,11 @@ def _step_after_review(source: ReportSource, row: Mapping[str, Any]) -> NextStep
     if _shortfall(source) == POSSIBLE:
         return NextStep(REVIEW_COMMAND, "Label more pairs: the labels may be less precise than required")
     return None
+
+
+def _agrees_better(kappa: float | None, other: float | None) -> bool:
+    """Whether a kappa is known and above the other, or the other is undefined."""
+    return kappa is not None and (other is None or kappa > other)
 
 
 def _misses_a_limit(source: ReportSource) -> bool:

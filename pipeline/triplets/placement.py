@@ -51,10 +51,9 @@ def misplaced_triplets(run: Run) -> Iterator[MisplacedTriplets]:
         ArtifactError: a file is damaged.
     """
     tables = run.tables()
-    for part in run.parts().get(TRIPLETS.name, []):
-        folder_values = _folder_values(own_partition(part))
-        n_misplaced = _count_misplaced(folder_values, tables.part(part)) if folder_values and part.rows else 0
-        if n_misplaced:
+    parts = [part for part in run.parts().get(TRIPLETS.name, []) if part.rows and _folder_values(own_partition(part))]
+    for part, rows in zip(parts, tables.iterate_parts(parts), strict=True):
+        if n_misplaced := _count_misplaced(_folder_values(own_partition(part)), rows):
             yield MisplacedTriplets(part.file, n_misplaced, part.rows)
 
 

@@ -70,8 +70,8 @@ def measure_leakage(tables: Tables, sessions: SessionSplit | None) -> pa.Table:
     """Count what the training and the validation triplets share.
 
     Args:
-        tables: must contain `triplets`; with `impressions` and `query_clusters`, sessions and users of the last
-            `MEASURED_DAYS` days are counted, too.
+        tables: must contain `triplets`; with `impressions` and `query_clusters`, sessions and users of `measured_days`
+            are counted, too.
         sessions: the assignment by which sessions count as evidence; None: all sessions do.
 
     Returns:

@@ -93,23 +93,22 @@ class MonthMerger:
             The same parts, in the same order, with their new files.
         """
         last_month = max((part.day for part in parts if part.day), default="")[:_MONTH_CHARACTERS]
-        months = defaultdict[tuple[str, str], list[Part]](list)
+        months = defaultdict[tuple[str, str], list[int]](list)
         partitions = [own_partition(part) for part in parts]
-        for part, partition in zip(parts, partitions, strict=True):
+        for place, (part, partition) in enumerate(zip(parts, partitions, strict=True)):
             month = (part.day or "")[:_MONTH_CHARACTERS]
             if month < last_month and is_small(part.rows, part.day, partition):
-                months[month, month_folder(partition) or ""].append(part)
-        merged = {
-            part: merged_part
-            for (month, folder), month_parts in months.items()
-            if len(month_parts) > 1
-            for part, merged_part in zip(month_parts, self._merge(table, month_parts, month, folder), strict=True)
-        }
+                months[month, month_folder(partition) or ""].append(place)
+        merged: dict[int, Part] = {}  # by place: units of equal work can list the same part twice
+        for (month, folder), places in months.items():
+            if len(places) > 1:
+                month_parts = [parts[place] for place in places]
+                merged |= zip(places, self._merge(table, month_parts, month, folder), strict=True)
         numbers = Counter[str]()
         file_parts: list[Part] = []
-        for part, partition in zip(parts, partitions, strict=True):
-            file_part = merged.get(part, part)
-            if part.is_merged and part not in merged:
+        for place, (part, partition) in enumerate(zip(parts, partitions, strict=True)):
+            file_part = merged.get(place, part)
+            if part.is_merged and place not in merged:
                 file_part = self._take_out(table, part, numbers[partition], partition)
             file_parts.append(file_part)
             numbers[partition] += 1

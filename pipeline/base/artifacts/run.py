@@ -270,11 +270,12 @@ class Run:
         return list(self.store.sizes(f"tables/{table}", recursive=True))
 
     def delete_old_parts(self, manifest: Manifest) -> None:
-        """Delete parts of older or unfinished versions of a complete stage, and its progress records."""
+        """Delete a complete stage's progress records, and its parts of older or unfinished versions."""
+        # Records first: after a kill, one of a deleted part would hide the finished unit in the manifest.
+        for name in self.store.sizes(f"progress/{manifest.stage}"):
+            self.store.delete(name)
         own_part = parts_of(manifest.stage)
         current_files = {part.file for parts in manifest.outputs.values() for part in parts}
         for name in self._list_tables(manifest.outputs):
             if manifest.stage in name and name not in current_files and own_part.fullmatch(name.rpartition("/")[2]):
                 self.store.delete(name)
-        for name in self.store.sizes(f"progress/{manifest.stage}"):
-            self.store.delete(name)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import duckdb
@@ -68,12 +70,19 @@ class Tables:
 
     def part(self, part: Part) -> pa.Table:
         """Read one part."""
-        self._require_intact(table_of(part.file))
-        path = self._store.path(part.file)
-        filesystem = self._store.filesystem
+        return next(self.iterate_parts([part]))
+
+    def iterate_parts(self, parts: Iterable[Part]) -> Iterator[pa.Table]:
+        """Read parts one by one; consecutive parts of a merged file read it once."""
+        for file, file_parts in groupby(parts, attrgetter("file")):
+            self._require_intact(table_of(file))
+            rows = self._read_file(file)
+            yield from (rows.slice(part.first_row, part.rows) if part.is_merged else rows for part in file_parts)
+
+    def _read_file(self, file: str) -> pa.Table:
+        path, filesystem = self._store.path(file), self._store.filesystem
         with explain_failures():
-            rows = pq.read_table(path, filesystem=filesystem, partitioning=None, page_checksum_verification=True)
-        return rows.slice(part.first_row, part.rows) if part.is_merged else rows
+            return pq.read_table(path, filesystem=filesystem, partitioning=None, page_checksum_verification=True)
 
     def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
         """Parts of a table by ISO date, in order; every part must have rows of a single day.
@@ -111,6 +120,9 @@ class Tables:
     def dataset(self, table: str, columns: Sequence[str] | None = None) -> pads.Dataset:
         """The table's parts as a pyarrow dataset, in write order, without its patch.
 
+        A merged file stands where its first part would. Of merged files that have other rows, too, the rows are in
+        memory.
+
         Args:
             table: name of the table.
             columns: columns to be read; None: all.
@@ -130,10 +142,22 @@ class Tables:
         filesystem = self._store.filesystem
         options = pads.ParquetFragmentScanOptions(page_checksum_verification=True)
         checked_parquet = pads.ParquetFileFormat(default_fragment_scan_options=options)
-        if any(rows.is_incomplete for rows in ranges):
-            return pads.dataset(pa.concat_tables(self.part(part) for part in self._parts[table]))
-        files = [self._store.path(rows.file) for rows in ranges]
-        return pads.dataset(files, schema=schema, format=checked_parquet, filesystem=filesystem)
+        datasets: list[pads.Dataset] = []
+        for is_incomplete, group in groupby(ranges, attrgetter("is_incomplete")):
+            if is_incomplete:
+                datasets.append(pads.dataset(self._read_ranges(group)))
+            else:
+                files = [self._store.path(rows.file) for rows in group]
+                datasets.append(pads.dataset(files, schema=schema, format=checked_parquet, filesystem=filesystem))
+        return datasets[0] if len(datasets) == 1 else pads.dataset(datasets)
+
+    def _read_ranges(self, ranges: Iterable[RowRange]) -> pa.Table:
+        """Read rows of files; each file is read once."""
+        pieces_of_files = []
+        for file, file_ranges in groupby(ranges, attrgetter("file")):
+            file_rows = self._read_file(file)
+            pieces_of_files += [file_rows.slice(rows.first, rows.end - rows.first) for rows in file_ranges]
+        return pa.concat_tables(pieces_of_files)
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """The whole table in write order; in key order if it has a patch."""

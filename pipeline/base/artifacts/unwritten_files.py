@@ -1,7 +1,7 @@
 """Small files of finished units that wait to be written together.
 
 A run over a year has thousands of days' files and records of units, most of which are merged and deleted when the stage
-ends (`merged_files`). They are written once the first of them is some seconds old, so a kill loses seconds of work.
+ends (`merged_files`). They wait only some seconds after the last write, so a kill loses seconds of finished work.
 """
 
 import time
@@ -9,7 +9,7 @@ import time
 from darklode.pipeline.base.artifacts.store import Store
 
 MAX_SECONDS = 5.0
-"""Work that a killed process may lose."""
+"""Finished work that a killed process may lose: files of slow units do not wait."""
 
 MAX_BYTES = 16 << 20
 """Memory of the waiting files."""
@@ -30,11 +30,10 @@ class UnwrittenFiles:
         self.parts: dict[str, memoryview] = {}
         self._records: dict[str, bytes] = {}
         self._bytes = 0
-        self._since = 0.0
+        self._last_write = time.monotonic()
 
     def add_part(self, file: str, data: memoryview) -> None:
         """Add a part; it may be written at once."""
-        self._since = self._since if self.parts else time.monotonic()
         self.parts[file] = data
         self._bytes += len(data)
         self._write_if_due()
@@ -48,7 +47,7 @@ class UnwrittenFiles:
         self._write_if_due()
 
     def _write_if_due(self) -> None:
-        if self._bytes >= MAX_BYTES or time.monotonic() - self._since >= MAX_SECONDS:
+        if self._bytes >= MAX_BYTES or time.monotonic() - self._last_write >= MAX_SECONDS:
             self.write()
 
     def write(self) -> None:
@@ -57,6 +56,7 @@ class UnwrittenFiles:
             self._store.write(file, data)
         for name, record in self._records.items():
             self._store.write(name, record)
+        self._last_write = time.monotonic()
         self.drop()
 
     def drop(self) -> None:

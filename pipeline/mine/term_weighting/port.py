@@ -187,8 +187,7 @@ def weigh_shard(shard: TermWeightingShard) -> Pieces:
 
 def _weigh_parts(tables: Tables, parts: Iterable[Part], weighter: TermWeighter) -> Pieces:
     """Rows of `query_terms`, `QUERY_BATCH` queries at a time."""
-    for part in parts:
-        queries = tables.part(part)
+    for queries in tables.iterate_parts(parts):
         for start in range(0, queries.num_rows, QUERY_BATCH):
             query_rows = queries.slice(start, QUERY_BATCH).select(["tenant", "query_id", "normal_form"])
             yield weighter.terms(query_rows.rename_columns(["tenant", "query_id", "text"]))

@@ -17,11 +17,12 @@ DIFFERENCES_SQL = """
     WHERE tenant IS NULL AND system = 'adapted' AND other = 'base'
     ORDER BY part <> 'own positive', part, measure NOT LIKE 'nDCG%', measure
 """
-# Of the deciding part, as for the release decision.
+# Of the deciding part, as for the release decision; nothing without a deciding query.
 SYSTEMS_SQL = """
     SELECT system AS part, measure, difference, low, high, p_holm, wins, losses, queries FROM evaluation_pairs
     WHERE tenant IS NULL AND other = 'base' AND measure = 'nDCG@10'
       AND part = (SELECT max(part) FROM evaluation_pairs WHERE part IN ('own positive', 'counted'))
+      AND EXISTS (FROM adapter_verdict WHERE queries > 0)
     ORDER BY difference DESC, system
 """
 TRAINING_DATA_SQL = """
@@ -54,15 +55,16 @@ CURVE_TITLES = {
 }
 
 
-def _facts(table: pa.Table, _source: ReportSource) -> list[Facts]:
-    return [Facts(list(_decision_facts(row))) for row in table.to_pylist()]
+def _facts(table: pa.Table, source: ReportSource) -> list[Facts]:
+    fused = ", both fused with BM25" if source.settings.adapt.serve_as == "hybrid" else ""
+    return [Facts(list(_decision_facts(row, f"nDCG@10 gain over the base{fused}"))) for row in table.to_pylist()]
 
 
-def _decision_facts(row: Row) -> Iterator[tuple[str, str]]:
+def _decision_facts(row: Row, gain: str) -> Iterator[tuple[str, str]]:
     yield "released", row["shipped"]
     if row["difference"] is not None:
         interval = f" ({row['low']:+.3f} to {row['high']:+.3f})" if row["low"] is not None else ""
-        yield "nDCG@10 gain over the base", f"{row['difference']:+.3f}{interval}"
+        yield gain, f"{row['difference']:+.3f}{interval}"
     yield "deciding test queries", number(row["queries"])
     for name, label in COMPARISON_LABELS.items():
         if row[name] is not None:

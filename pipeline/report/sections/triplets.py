@@ -218,8 +218,8 @@ SECTION = FigureSection(
         Figure(
             "leakage",
             "Shared by training and validation",
-            "split.group_by decides what is kept apart. Sessions and users are counted in the last 28 days of the log, "
-            "by the searches that support triplets.",
+            "split.group_by decides what is kept apart. Sessions and users are counted in at most the last 28 days of "
+            "a log, by the searches that support triplets.",
             lambda source: statistics.leakage(source.tables),
             needs=("split_leakage",),
         ),

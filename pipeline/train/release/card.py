@@ -30,7 +30,7 @@ as not relevant; `Judged@10` is the share of the top ten with a label. Documents
 encoder for queries only, and only with the index of its base."""
 
 UNJUDGED_NOTE = """\
-`labelled` of `places` had a label before. Unlabelled texts of both systems were judged by the runs' own judge, by rank
+`labelled` of `places` had a label before. Unlabelled texts of all systems were judged by the runs' own judge, by rank
 and within a budget: `judged` is their number, `relevant` of them are relevant."""
 
 HEADROOM_NOTE = """\

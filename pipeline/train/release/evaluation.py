@@ -148,6 +148,6 @@ def evaluate_adapter(tables: Tables, output: Output, settings: EvaluateSettings,
         settings: measures, resamples and sign flips.
         seed: seed of resamples and sign flips.
     """
-    found = tables.sql("SELECT system FROM test_rankings GROUP BY system ORDER BY system")["system"].to_pylist()
-    systems = [name for name in SYSTEMS if name in found]
+    ranked_systems = tables.sql("SELECT DISTINCT system FROM test_rankings ORDER BY system")["system"].to_pylist()
+    systems = [name for name in SYSTEMS if name in ranked_systems]
     evaluate(tables, output, settings, systems=systems, compared=compared_pairs(systems), seed=seed)

@@ -78,9 +78,9 @@ def decide_release(tables: Tables, output: Output, settings: AdaptSettings, labe
         difference = difference | {
             "detectable": detectable_gain(difference["detectable"] / POWER_FACTOR, difference["clusters"])
         }
-    why = _refusal_reason(chosen, facts) or _undecided_reason(difference)
-    shipped = "base" if why else "adapted"
     served = f"fused with BM25 ({fused.rpartition(', ')[2]}), " if settings.serve_as == "hybrid" else ""
+    why = _refusal_reason(chosen, facts) or _undecided_reason(difference, f"{served}nDCG@10")
+    shipped = "base" if why else "adapted"
     reason = why or (
         f"{served}nDCG@10 {format_interval(difference)} on {difference['queries']} test queries whose clusters and "
         "positives are not in training"
@@ -136,13 +136,13 @@ def _refusal_reason(best_row: Mapping[str, Any], facts: Mapping[str, Any]) -> st
     return None
 
 
-def _undecided_reason(difference: Mapping[str, Any]) -> str | None:
+def _undecided_reason(difference: Mapping[str, Any], measure: str) -> str | None:
     if is_gain(difference):
         return None
     queries, clusters = difference["queries"], difference["clusters"]
     if clusters < MIN_CLUSTERS:
         return format_too_few(queries, clusters)
-    message = f"nDCG@10 {format_interval(difference)} on {queries} test queries"
+    message = f"{measure} {format_interval(difference)} on {queries} test queries"
     if is_above_zero({**difference, "low": -difference["high"]}):
         return f"it is worse: {message}"
     if difference["difference"] <= 0:

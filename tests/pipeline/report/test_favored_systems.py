@@ -7,7 +7,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.caveats import caveats
-from darklode.pipeline.report.favored_systems import favored_systems
+from darklode.pipeline.report.favored_systems import favored_systems, systems_with_judge_models
 from darklode.schemas.evaluation_tables import EVALUATION
 from darklode.schemas.label_tables import QRELS, VERDICTS
 from darklode.schemas.settings import Settings
@@ -82,7 +82,10 @@ def test_the_ranker_of_a_mined_test_favours_its_encoder(run: Run) -> None:
         put(run, "mined_test", pa.Table.from_pylist([pair], schema=TABLES["mined_test"].schema))
         judge = {"kind": "encoder", "encoder": "minilm"}
         chosen = {"encoders": ENCODERS, "judge": judge, "relevance": {"ranker": ranker}}
-        return favored_systems(all_tables(run), Settings.model_validate(chosen))
+        shared = systems_with_judge_models(all_tables(run), Settings.model_validate(chosen))
+        texts = favored_systems(all_tables(run), Settings.model_validate(chosen))
+        assert shared == (["prompted"] if texts else [])
+        return texts
 
     (warning,) = warnings("relevance_one_hop", "judge")
     assert warning.startswith(f"prompted shares its model with the judge ({MINILM})")

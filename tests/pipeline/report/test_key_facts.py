@@ -1,13 +1,19 @@
 """The facts of the first row: what is known, and what is not and why."""
 
+from datetime import date
+
+import pyarrow as pa
+
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.key_facts import NOT_MEASURED, REVIEW_COMMAND, VALIDATE_COMMAND, KeyFact, key_facts
 from darklode.pipeline.validate.review.journal import AnswerJournal
 from darklode.schemas.settings import Settings
+from darklode.schemas.tables import TABLES
 from helpers.adapted import adapted_tables
 from helpers.finished_run import finished_run
 from helpers.report_runs import opened, random_run, rewrite
 from helpers.reviewed_run import answer, pairs, reviewed, rows_of
+from helpers.runs import put
 from helpers.small_log import mine, random_log
 
 
@@ -86,6 +92,25 @@ def test_a_mined_run_does_not_know_its_precision_until_a_judge_checks_pairs(run:
     assert found["Precision of the labels"].command.startswith("darklode mine ")
     assert found["Recall of the labels"].value == NOT_MEASURED
     assert int(found["Triplets"].value) > 0
+
+
+def test_systems_with_the_model_of_the_ranker_are_not_ranked_among_a_logs_systems(run: Run) -> None:
+    mine(run, random_log(7))
+    row = {"tenant": None, "part": "counted", "measure": "nDCG@10", "ceiling": 1.0, "queries": 1}
+    rows = [row | {"system": name, "value": value} for name, value in (("minilm", 1.0), ("bm25", 0.5), ("terms", 0.4))]
+    put(run, "evaluation", pa.Table.from_pylist(rows, TABLES["evaluation"].schema))
+    pair = {"tenant": "t", "query_id": "q", "query": "a", "doc_id": "d", "kind": "unseen", "shares_positive": False}
+    pair |= {"source": "relevance_one_hop", "date": date(2026, 3, 2)}
+    put(run, "mined_test", pa.Table.from_pylist([pair], TABLES["mined_test"].schema))
+    encoders = {"minilm": {"kind": "sentence_transformers", "model": "owner/model"}}
+    settings = {"encoders": encoders, "judge": {"kind": "encoder", "encoder": "minilm"}}
+
+    def best(ranker: str) -> tuple[str, str]:
+        fact = facts(run, Settings.model_validate(settings | {"relevance": {"ranker": ranker}}))["Best system"]
+        return fact.value, fact.note
+
+    assert best("judge") == ("bm25 0.50", "worst: terms 0.40; nDCG@10; minilm not ranked: the labels favour it")
+    assert best("none") == ("minilm 1.00", "worst: terms 0.40; nDCG@10")
 
 
 def test_other_folders_have_none(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
@@ -9,7 +10,9 @@ from darklode.pipeline.report.next_steps import NextStep, next_steps
 from darklode.pipeline.report.source import ReportSource, valid_stages
 from darklode.pipeline.validate.gate import GATE_STAGE, gate
 from darklode.pipeline.validate.review.journal import AnswerJournal
+from darklode.pipeline.validate.stage import VALIDATE_STAGE
 from darklode.schemas.settings import Settings, ValidationSettings
+from darklode.schemas.tables import TABLES
 from helpers.adapted import adapted_tables
 from helpers.days import days, garbage, judged
 from helpers.finished_run import finished_run
@@ -74,6 +77,19 @@ def test_labels_below_a_limit_are_improved_and_not_trained_on(reviewed_run: Run,
     improvements = ('darklode query RUN "FROM disagreements"', "darklode build ")
     assert first.startswith(improvements) == held_back
     assert (others == []) == held_back
+
+
+@pytest.mark.parametrize(("fitted_kappa", "is_better"), [(-0.2, False), (0.2, True)])
+def test_a_threshold_below_chance_agreement_is_not_proposed(
+    reviewed_run: Run, fitted_kappa: float, is_better: bool
+) -> None:
+    rows = reviewed_run.tables("validation").read("validation").to_pylist()
+    known = {"kappa": 0.0, "cross_validated_kappa": fitted_kappa, "threshold": 0.5, "fitted_threshold": 0.4}
+    validation = pa.Table.from_pylist([row | known for row in rows], TABLES["validation"].schema)
+    execute(reviewed_run, VALIDATE_STAGE, lambda _, output: output.write("validation", validation))
+    settings = ValidationSettings(min_kappa=0.999)
+    execute(reviewed_run, GATE_STAGE, lambda tables, output: gate(tables, output, settings))
+    assert ("--set judge.threshold=0.4" in commands(reviewed_run)[0]) == is_better
 
 
 def test_a_held_day_is_decided_with_the_whole_command(run: Run) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow.dataset import FileSystemDataset
 
-from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Tables
+from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Tables, unwritten_files
 from darklode.pipeline.base.artifacts.merged_files import is_small, month_folder, own_partition
 from darklode.pipeline.base.artifacts.parquet_writer import GROUP_ROWS, TABLE_GROUP_ROWS
 from darklode.pipeline.base.artifacts.verify import verify
@@ -107,7 +108,18 @@ def test_some_days_of_a_merged_file_are_read_alone(run: Run) -> None:
     assert some.read("query_keys").to_pylist() == rows
     assert [row for batch in some.batches("query_keys") for row in batch.to_pylist()] == rows
     assert [row for day in chosen for part in by_day[day] for row in tables.part(part).to_pylist()] == rows
+    chosen_parts = [part for day in chosen for part in by_day[day]]
+    assert [row for part in tables.iterate_parts(chosen_parts) for row in part.to_pylist()] == rows
     assert some.rows("query_keys") == len(rows)
+
+
+def test_only_rows_of_incomplete_files_are_in_memory(run: Run) -> None:
+    mine(run, DAYS)
+    tables = run.tables("query_keys")
+    parts = [part for part in tables.parts("query_keys") if part.day != "2026-01-29"]
+    datasets = tables.with_parts("query_keys", parts).dataset("query_keys").children
+    assert [dataset.to_table().num_rows for dataset in datasets] == [9, 12]
+    assert [isinstance(dataset, FileSystemDataset) for dataset in datasets] == [False, True]
 
 
 def test_merging_changes_no_fingerprint(run: Run) -> None:
@@ -165,6 +177,45 @@ def test_a_copy_from_before_the_old_files_were_deleted_continues(run: Run, tmp_p
     assert read(killed, "query_keys") == expected(DAYS.items())
     mine(killed, DAYS)
     assert files_of(killed) == files_of(run)
+
+
+def test_a_kill_while_old_files_are_deleted_repeats_no_work(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unwritten_files, "MAX_SECONDS", 0.0)  # every unit leaves a file and a record
+    delete = run.store.delete
+
+    def stop_at_a_part(name: str) -> None:
+        delete(name)
+        if name.startswith("tables/"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run.store, "delete", stop_at_a_part)
+        with pytest.raises(KeyboardInterrupt):
+            mine(run, DAYS)
+    worked: list[str] = []
+    mine(run, DAYS | {"2026-02-05": "a new day"}, worked=worked)
+    assert worked == ["2026-02-05"]
+
+
+def test_units_of_equal_work_keep_their_own_rows(run: Run, tmp_path: Path) -> None:
+    """Two units with the same name and basis, as of two equal parts of an input."""
+    days = [*list(DAYS)[:2], list(DAYS)[1], *list(DAYS)[2:]]
+
+    def mine_twice(run: Run, n_days: int) -> list[tuple[str, int]]:
+        def work(_tables: Tables, output: Output) -> None:
+            for day in days[:n_days]:
+                with output.unit(day, "") as unit:
+                    if not unit.done:
+                        output.write("query_keys", keys(day, day))
+
+        return [(part.file, part.first_row) for part in execute(run, STAGE, work).outputs["query_keys"]]
+
+    for n_days in range(1, len(days)):
+        mine_twice(run, n_days)
+    ranges = mine_twice(run, len(days))
+    assert ranges == mine_twice(Run(str(tmp_path / "once")), len(days))
+    assert [first_row for _, first_row in ranges[:5]] == [0, 3, 6, 9, 12]
+    assert read(run, "query_keys") == expected((day, day) for day in days)
 
 
 @pytest.mark.parametrize(

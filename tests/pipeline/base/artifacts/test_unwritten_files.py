@@ -39,6 +39,19 @@ def test_old_files_are_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     assert names(run) == {"tables/one", "progress/b.json"}
 
 
+def test_files_of_a_slow_unit_do_not_wait(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(f"{module.__name__}.time.monotonic", lambda: now)
+    waiting = UnwrittenFiles(run.store)
+    now += 60  # the unit's work
+    waiting.add_part("tables/one", memoryview(b"rows"))
+    waiting.write_record("progress/a.json", b"{}")
+    assert names(run) == {"tables/one", "progress/a.json"}
+    waiting.add_part("tables/two", memoryview(b"rows"))
+    waiting.write_record("progress/b.json", b"{}")
+    assert names(run) == {"tables/one", "progress/a.json"}  # a fast one
+
+
 def test_dropped_files_are_never_written(run: Run) -> None:
     waiting = UnwrittenFiles(run.store)
     waiting.add_part("tables/one", memoryview(b"rows"))

@@ -6,8 +6,9 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.drawing import Curves
+from darklode.schemas.settings import Settings
 from helpers.adapted import TRIALS, adapted_tables
-from helpers.report_runs import figure, figures, parsed, rendered, rows_of, shown, text_of
+from helpers.report_runs import figure, figures, parsed, rendered, rewrite, rows_of, shown, text_of
 
 
 @pytest.fixture
@@ -35,6 +36,18 @@ def test_the_page_tells_the_verdict_and_where_it_gains(adapted: Run) -> None:
         "adapter-headroom",
         "adapter-course",
     ]
+
+
+def test_a_gain_in_hybrid_search_is_named_so(adapted: Run) -> None:
+    settings = Settings.model_validate({"adapt": {"serve_as": "hybrid"}})
+    told = text_of(figure(parsed(rendered(adapted, settings)), "adapter-verdict"))
+    assert "nDCG@10 gain over the base, both fused with BM25+0.050" in told
+
+
+def test_without_a_deciding_query_no_system_is_compared(adapted: Run) -> None:
+    assert rows_of(parsed(rendered(adapted)), "adapter-systems")
+    rewrite(adapted, "given_adapter_verdict", lambda _, rows: [row | {"queries": 0} for row in rows])
+    assert "adapter-systems" not in figures(parsed(rendered(adapted)))
 
 
 def test_what_training_went_through_is_drawn_trial_by_trial(adapted: Run) -> None:

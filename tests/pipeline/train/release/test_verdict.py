@@ -89,7 +89,7 @@ def test_a_lift_on_unseen_positives_is_shipped(tmp_path: Path) -> None:
     )
 
 
-def test_served_in_hybrid_search_its_fusion_decides(tmp_path: Path) -> None:
+def test_served_in_hybrid_search_its_fusion_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = read_verdict(decided(tmp_path / "hybrid", serve_as="hybrid", difference=-0.2, low=-0.3, high=-0.1).tables())
     assert (row["shipped"], row["difference"], row["over_hybrid"]) == ("adapted", 0.02, 0.02)
     assert row["reason"].startswith("fused with BM25 (RRF), nDCG@10 +0.020")
@@ -100,6 +100,11 @@ def test_served_in_hybrid_search_its_fusion_decides(tmp_path: Path) -> None:
     )
     alone = read_verdict(decided(tmp_path / "dense", difference=-0.2, low=-0.3, high=-0.1).tables())
     assert (alone["shipped"], alone["difference"], alone["over_hybrid"]) == ("base", -0.2, 0.02)
+    for name, value in (("difference", -0.02), ("low", -0.03), ("high", 0.01)):
+        monkeypatch.setitem(OTHERS[2][2], name, value)
+    refused = read_verdict(decided(tmp_path / "worse", serve_as="hybrid").tables())
+    assert refused["shipped"] == "base"
+    assert refused["reason"].startswith("no gain: fused with BM25 (RRF), nDCG@10 -0.020")
 
 
 def test_without_a_deciding_query_nothing_is_compared(tmp_path: Path) -> None:
