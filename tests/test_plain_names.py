@@ -21,7 +21,7 @@ NOUNS = {"bound", "build", "cost", "embed", "feed", "fold", "hold", "need", "see
 
 FILES = [
     *(file for folder in ("pipeline", "flows", "schemas") for file in sorted((REPOSITORY / folder).rglob("*.py"))),
-    *sorted((REPOSITORY / "src" / "darklode").glob("*.py")),
+    *(file for folder in (".", "api") for file in sorted((REPOSITORY / "src" / "darklode" / folder).glob("*.py"))),
 ]
 
 

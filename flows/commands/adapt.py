@@ -101,7 +101,7 @@ def train(
     if tenants is not None:
         if qrels:
             raise CommandLineError("--qrels supports one tenant: use --set adapt.tenant=NAME instead of --tenants")
-        _train_tenants(runs, encoder, out, tenants, values, dry_run=dry_run)
+        _train_tenants(runs, encoder, out, tenants, values, warm_start, dry_run=dry_run)
         return
     try:
         launch(adapt_encoder, reporter(), runs, encoder, out, values, dry_run, warm_start, qrels=qrels)
@@ -116,7 +116,14 @@ def train(
 
 
 def _train_tenants(
-    runs: list[str], encoder: str, out: str, tenants: str, values: dict[str, Any], *, dry_run: bool
+    runs: list[str],
+    encoder: str,
+    out: str,
+    tenants: str,
+    values: dict[str, Any],
+    warm_start: str | None,
+    *,
+    dry_run: bool,
 ) -> None:
     from darklode.flows.jobs.adapt_tenants import adapt_tenants, format_summary
 
@@ -125,7 +132,7 @@ def _train_tenants(
     tenant_names = (
         () if tenants == ALL_TENANTS else tuple(tenant_name for tenant_name in tenants.split(",") if tenant_name)
     )
-    launch(adapt_tenants, reporter(), runs, encoder, out, tenant_names, values)
+    launch(adapt_tenants, reporter(), runs, encoder, out, tenant_names, values, warm_start)
     console.print(f"\n{printable(format_summary(Run(out)))}", soft_wrap=True)
 
 

@@ -57,6 +57,8 @@ def _rows(table: Table) -> str:
 def query(run: Run, sql: str) -> pa.Table:
     """Answer one SELECT over the run's tables; it can read nothing else and cannot write.
 
+    Columns of the same name are told apart as in DuckDB's subqueries: `text`, `text_1`.
+
     Raises:
         InputError: DuckDB cannot run it, or it is not a single SELECT.
     """
@@ -64,7 +66,10 @@ def query(run: Run, sql: str) -> pa.Table:
     with tables.connect(own=True) as connection:
         _lock(connection, run, tables)
         try:
-            answer: pa.Table = connection.sql(_select(connection, sql)).to_arrow_table()
+            relation = connection.sql(_select(connection, sql))
+            if len(set(relation.columns)) < len(relation.columns):  # rows are dictionaries, which would lose values
+                relation = relation.select("*")
+            answer: pa.Table = relation.to_arrow_table()
         except duckdb.CatalogException as error:
             raise InputError(f"{error}\n{_tables_of(tables)}") from error
         except duckdb.Error as error:

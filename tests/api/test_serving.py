@@ -36,3 +36,6 @@ def test_what_cannot_be_served_is_an_error(tmp_path: Path) -> None:
         darklode.serve(tmp_path)
     with pytest.raises(darklode.DarklodeError, match="holds no run"):
         darklode.browse(tmp_path)
+    with pytest.raises(darklode.DarklodeError, match="holds no run"):
+        darklode.review(tmp_path / "misspelled")
+    assert not (tmp_path / "misspelled").exists()

@@ -7,10 +7,11 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.retrieve.pool import RRF_K
-from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
+from darklode.pipeline.retrieve.retrievers.port import Hits, Recall, Retriever
 from darklode.pipeline.retrieve.retrievers.topk import best_hits, rank_keys
 
 FusionMethod = Literal["rrf", "weighted"]
@@ -18,14 +19,24 @@ FusionMethod = Literal["rrf", "weighted"]
 _DECIMALS = 12  # as in the stage `pool`: sums of the same terms in another order are equal
 
 
+def reciprocal_rank(rank: NDArray[np.integer]) -> Doubles:
+    """1 / (k + rank) of each rank, with k = 60 (Cormack, Clarke and Büttcher 2009)."""
+    return 1 / (RRF_K + rank.astype(np.float64))
+
+
+def min_max(scores: Doubles, low: Doubles, high: Doubles) -> Doubles:
+    """Scores scaled linearly: `high` becomes 1, `low` 0; 1 if they are equal."""
+    is_spread = high > low
+    return np.where(is_spread, (scores - low) / np.where(is_spread, high - low, 1), 1.0)
+
+
 def reciprocal_ranks(hits: Hits) -> Doubles:
-    """1 / (k + rank) of each hit, shape as `hits.rows`; 0 where there is none."""
-    ranks = np.arange(1, hits.rows.shape[1] + 1, dtype=np.float64)
-    return np.where(hits.rows >= 0, 1 / (RRF_K + ranks), 0.0)
+    """`reciprocal_rank` of each hit, shape as `hits.rows`; 0 where there is none."""
+    return np.where(hits.rows >= 0, reciprocal_rank(np.arange(1, hits.rows.shape[1] + 1)), 0.0)
 
 
 def min_max_scores(hits: Hits) -> Doubles:
-    """Scores of each query's hits, scaled linearly: its best is 1, its worst 0; all 1 if they are equal.
+    """Scores of each query's hits by `min_max`: its best is 1, its worst 0; all 1 if they are equal.
 
     Returns:
         Shape as `hits.rows`; 0 where there is no hit.
@@ -33,10 +44,8 @@ def min_max_scores(hits: Hits) -> Doubles:
     is_hit, scores = hits.rows >= 0, hits.scores.astype(np.float64)
     low = np.where(is_hit, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     high = np.where(is_hit, scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
-    is_spread = high > low
     with np.errstate(invalid="ignore"):  # queries without a hit
-        scaled = (scores - low) / np.where(is_spread, high - low, 1)
-    return np.where(is_hit, np.where(is_spread, scaled, 1.0), 0.0)
+        return np.where(is_hit, min_max(scores, low, high), 0.0)
 
 
 def fuse(lists: Sequence[Hits], weights: Sequence[float], method: FusionMethod, depth: int, n_chunks: int) -> Hits:
@@ -87,6 +96,12 @@ class Hybrid(Retriever):
         self.name = name
         self._members, self._weights, self._method = members, weights, method
         self._depth, self._n_chunks = depth, n_chunks
+
+    @property
+    def recall(self) -> Recall | None:
+        """See `Retriever`: the lowest one of the members whose search is approximate."""
+        recalls = [recall for member in self._members if (recall := member.recall)]
+        return min(recalls, key=lambda recall: recall.share, default=None)
 
     @property
     def unused(self) -> pa.Table:

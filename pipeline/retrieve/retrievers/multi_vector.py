@@ -204,10 +204,10 @@ def encode_chunks(documents: EncodingStore, chunks: Iterable[HashedTexts], path:
     Args:
         documents: token vectors of chunks.
         chunks: content hashes and texts of the chunks, in their order.
-        path: the file, which is overwritten.
+        path: the file; vectors mapped from an older one of this name are kept.
     """
-    lengths, dimensions = [np.empty(0, np.int64)], 1
-    with path.open("wb") as file:
+    lengths, dimensions, part = [np.empty(0, np.int64)], 1, path.with_suffix(".part")
+    with part.open("wb") as file:
         for hashes, texts in chunks:
             for first in range(0, len(hashes), _CHUNKS_AT_ONCE):
                 block = slice(first, first + _CHUNKS_AT_ONCE)
@@ -215,5 +215,6 @@ def encode_chunks(documents: EncodingStore, chunks: Iterable[HashedTexts], path:
                 dimensions = tokens.vectors.shape[1]
                 lengths.append(np.diff(tokens.starts))
                 file.write(tokens.vectors.tobytes())
+    part.replace(path)
     vectors = np.memmap(path, np.int16, "r").reshape(-1, dimensions)
     return TokenVectors(vectors, _starts(np.concatenate(lengths)))

@@ -17,7 +17,7 @@ from darklode.pipeline.base.models.cross_encoder import CrossEncoderModel
 from darklode.pipeline.base.types import Doubles, Floats, Ints
 from darklode.pipeline.retrieve.encoders.caching import hash_query
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
-from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
+from darklode.pipeline.retrieve.retrievers.port import Hits, Recall, Retriever
 from darklode.pipeline.retrieve.retrievers.topk import best_hits, rank_keys
 
 SCORE_ROWS = RowKind(
@@ -56,11 +56,17 @@ class Reranked(Retriever):
         retriever: finds the candidates.
         depth: number of candidates per query, and the greatest length of a list.
         scorer: scores the candidates.
+        n_chunks: number of chunks.
     """
 
-    def __init__(self, name: str, retriever: Retriever, depth: int, scorer: PairScorer) -> None:
+    def __init__(self, name: str, retriever: Retriever, depth: int, scorer: PairScorer, n_chunks: int) -> None:
         self.name = name
-        self._retriever, self._depth, self._scorer = retriever, depth, scorer
+        self._retriever, self._depth, self._scorer, self._n_chunks = retriever, depth, scorer, n_chunks
+
+    @property
+    def recall(self) -> Recall | None:
+        """See `Retriever`: that of the first retriever."""
+        return self._retriever.recall
 
     @property
     def unused(self) -> pa.Table:
@@ -73,7 +79,7 @@ class Reranked(Retriever):
         query, column = np.nonzero(candidates.rows >= 0)
         row = candidates.rows[query, column]
         keys = rank_keys(self._scorer.scores(queries, query, row), row)
-        return best_hits(query, keys, len(queries), min(depth, candidates.rows.shape[1]))
+        return best_hits(query, keys, len(queries), min(depth, self._n_chunks))
 
 
 class CrossEncoderScorer(PairScorer):
@@ -106,13 +112,16 @@ class CrossEncoderScorer(PairScorer):
         scores[cached.rows] = cached.values["score"].to_numpy()
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
-            self._compute(queries, query, row, keys, missing, scores)
+            pair_keys = self._store.kind.keys(keys.take(pa.array(missing)))
+            _, first, number = np.unique(pair_keys, axis=0, return_index=True, return_inverse=True)
+            self._compute(queries, query, row, keys, missing[first], scores)
+            scores[missing] = scores[missing[first]][number.ravel()]
         return scores
 
     def _compute(
         self, queries: Sequence[str], query: Ints, row: Ints, keys: pa.Table, missing: Ints, scores: Floats
     ) -> None:
-        """Fill in missing scores, longest pairs first, so that the pairs of a batch have similar lengths."""
+        """Fill in scores of distinct pairs, longest first: the pairs of a batch have similar lengths then."""
         chunk_rows, position = np.unique(row[missing], return_inverse=True)
         _, chunks = self._corpus.hashed_texts(chunk_rows)
         lengths = np.array([len(text) for text in queries])[query[missing]]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.retrieve.pool import RRF_K
+from darklode.pipeline.retrieve.retrievers.fusion import min_max, reciprocal_rank
 
 
 def by_value(rows: pa.Table, column: str) -> pa.Table:
@@ -22,10 +22,8 @@ def by_value(rows: pa.Table, column: str) -> pa.Table:
 
 
 def fuse_by_rank(rankings: Sequence[pa.Table]) -> pa.Table:
-    """Reciprocal rank fusion, k = 60 (Cormack, Clarke and Büttcher 2009)."""
-    return _sum(
-        [_values(rows, pc.divide(1.0, pc.add(pc.cast(rows["rank"], pa.float64()), RRF_K))) for rows in rankings]
-    )
+    """Reciprocal rank fusion."""
+    return _sum([_values(rows, pa.array(reciprocal_rank(rows["rank"].to_numpy()))) for rows in rankings])
 
 
 def normalize(ranking: pa.Table) -> pa.Table:
@@ -35,8 +33,7 @@ def normalize(ranking: pa.Table) -> pa.Table:
     extremes = ranking.group_by("query_id").aggregate([("score", "min"), ("score", "max")])
     joined = ranking.select(["query_id", "text_id", "score"]).join(extremes, "query_id")
     score, low, high = (joined[name].to_numpy().astype(np.float64) for name in ("score", "score_min", "score_max"))
-    width = high - low
-    return _values(joined, pa.array(np.where(width > 0, (score - low) / np.where(width > 0, width, 1), 1.0)))
+    return _values(joined, pa.array(min_max(score, low, high)))
 
 
 def fuse_by_score(first: pa.Table, second: pa.Table, weight: float) -> pa.Table:

@@ -11,7 +11,6 @@ from darklode.api.pages import WebPages
 from darklode.api.views import Location, url_of
 from darklode.flows.commands.options import LOOPBACK
 from darklode.flows.web.server import ListenAddress, new_token, token_of
-from darklode.pipeline.base.artifacts import Run
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -104,9 +103,10 @@ def review(
         The pages; they are served until `stop()`, or to the end of a `with` block.
     """
     from darklode.flows.commands.review import lock_review, open_review
+    from darklode.flows.runs import existing
     from darklode.flows.web.review import review_app
 
-    opened_run, values = Run(url_of(run)), changes_of(None, settings)
+    opened_run, values = existing(url_of(run)), changes_of(None, settings)
     token = token_of(opened_run.store)
 
     @contextmanager

@@ -61,3 +61,15 @@ def test_judgments_brought_afterwards_give_splits_and_labels(tmp_path: Path, ser
     one_line(run_inside([*command, "--tenants", "all"], served), "--qrels supports one tenant", code=2)
     several = [*command[:2], str(tmp_path / "run"), *command[2:-6], "--out", str(tmp_path / "other")]
     one_line(run_inside(several, served), "--qrels needs one run, made by `darklode build`")
+
+
+@pytest.mark.slow
+def test_each_tenant_starts_from_the_adapter_given(tmp_path: Path, served: Environment) -> None:
+    build_to_adapt(tmp_path / "run")
+    run, out = str(tmp_path / "run"), str(tmp_path / "out")
+    command = [DARKLODE, "adapt", run, "--encoder", model_in(tmp_path).model, "--out", out, "--method", "linear"]
+    done = run_inside([*command, "--tenants", "all", "--warm-start", run], served)
+    assert done.code == 3
+    assert [str(row["reason"]).partition(";")[0] for row in read(Run(out), "adapted_tenants")] == [
+        f"{run} contains no finished adapter"
+    ]

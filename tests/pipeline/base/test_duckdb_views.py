@@ -93,6 +93,11 @@ def test_a_query_sees_every_table(finished: Run, tmp_path: Path) -> None:
     assert query(Run(str(tmp_path / "nothing yet")), "FROM funnel").num_rows == 0
 
 
+def test_columns_of_the_same_name_keep_their_values(finished: Run) -> None:
+    sql = "SELECT * FROM (VALUES (1), (2)) a(n) JOIN (VALUES (1, 'x'), (2, 'y')) b(n, s) ON a.n = b.n ORDER BY a.n DESC"
+    assert query(finished, sql).to_pylist() == [{"n": 2, "n_1": 2, "s": "y"}, {"n": 1, "n_1": 1, "s": "x"}]
+
+
 def test_a_query_sees_complete_stages_only(run: Run) -> None:
     put(run, "qrels", TABLES["qrels"].empty())
     run.store.write("tables/qrels/judge-00000-half.parquet", b"half")

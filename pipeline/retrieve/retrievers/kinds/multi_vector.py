@@ -23,7 +23,9 @@ class MultiVectorKind(ModelKind):
     of: str | None = Field(
         None, min_length=1, description="Name of the retriever whose hits are reranked. null: search all chunks."
     )
-    depth: int = Field(100, gt=0, description="Hits to rerank per query, and length of the list.")
+    depth: int = Field(
+        100, gt=0, description="Hits to rerank per query, and length of the list; without effect if `of` is null."
+    )
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -31,7 +33,7 @@ class MultiVectorKind(ModelKind):
 
     @property
     def member_depth(self) -> int:
-        return self.depth
+        return self.depth if self.of else 0
 
     def assemble(self, parts: Assembly) -> Retriever:
         """See `CompositeKind`.
@@ -57,7 +59,7 @@ class MultiVectorKind(ModelKind):
         queries, documents = EncodingStore.of_model(store, self.model_id(), running, model)
         if parts.members:
             scorer = multi_vector.MaxSimScorer(corpus, queries, documents)
-            return Reranked(parts.name, parts.members[0], self.depth, scorer)
+            return Reranked(parts.name, parts.members[0], self.depth, scorer, n_chunks)
         path = corpus.scratch / f"tokens-{parts.name.replace('/', '-')}.i16"
         chunks = multi_vector.encode_chunks(documents, corpus.hashed_chunks.iterate_hashes(), path)
         return multi_vector.MultiVectorSearch(parts.name, queries, chunks)

@@ -37,7 +37,7 @@ class RerankKind(ModelKind):
 
         store = KeyedStore(parts.cache.root, SCORE_ROWS)
         scorer = CrossEncoderScorer(CrossEncoderModel(self), parts.corpus, store, self.model_id())
-        return Reranked(parts.name, parts.members[0], self.depth, scorer)
+        return Reranked(parts.name, parts.members[0], self.depth, scorer, parts.corpus.n_chunks)
 
 
 KIND = RerankKind

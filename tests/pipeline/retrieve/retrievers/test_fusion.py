@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from darklode.pipeline.retrieve.retrievers.fusion import FusionMethod, fuse, min_max_scores, reciprocal_ranks
-from darklode.pipeline.retrieve.retrievers.port import Hits
+from darklode.pipeline.retrieve.retrievers.fusion import FusionMethod, Hybrid, fuse, min_max_scores, reciprocal_ranks
+from darklode.pipeline.retrieve.retrievers.port import Hits, Recall, Retriever
 
 
 def hits(*lists: dict[int, float], k: int = 4) -> Hits:
@@ -81,3 +82,25 @@ def test_fusion_is_that_of_a_plain_loop(method: FusionMethod) -> None:
         best = sorted(sums, key=lambda row: (-round(sums[row], 6), row))[:9]
         assert ranked(fused, query) == pytest.approx({row: sums[row] for row in best}, abs=1e-6)
         assert list(np.diff(fused.scores[query][fused.rows[query] >= 0]) <= 0) == [True] * max(0, len(best) - 1)
+
+
+class MeasuredRecall(Retriever):
+    """A retriever of which only the recall is known."""
+
+    name = "measured"
+
+    def __init__(self, n_found: int | None) -> None:
+        self._n_found = n_found
+
+    @property
+    def recall(self) -> Recall | None:
+        return None if self._n_found is None else Recall(1, 10, self._n_found, 10)
+
+    def search(self, queries: Sequence[str], depth: int) -> Hits:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("found", "lowest"), [((9, None, 7), 7), ((None, None), None)])
+def test_a_fusion_is_as_exact_as_its_least_exact_member(found: Sequence[int | None], lowest: int | None) -> None:
+    members = [MeasuredRecall(n_found) for n_found in found]
+    assert Hybrid("mix", members, [1.0] * len(found), "rrf", 10, 10).recall == MeasuredRecall(lowest).recall

@@ -76,3 +76,14 @@ def test_a_search_of_all_chunks_is_the_same_in_any_blocks(tmp_path: Path, monkey
     for name in ("BLOCK_CELLS", "_QUERIES_AT_ONCE", "_CHUNKS_AT_ONCE"):
         monkeypatch.setattr(multi_vector, name, 1)
     assert search() == found
+
+
+def test_chunks_of_another_retriever_in_the_same_file_leave_mapped_vectors_as_they_are(tmp_path: Path) -> None:
+    store = EncodingStore(KeyedStore(str(tmp_path), TOKEN_VECTOR_ROWS), "words", encode, lambda: 2)
+
+    def encoded(text: str) -> TokenVectors:
+        return encode_chunks(store, [(pa.array([content_hash(text)]), pa.array([text]))], tmp_path / "tokens.i16")
+
+    first, second = encoded("red green"), encoded("both")
+    np.testing.assert_array_equal(first.vectors, tokens("red green").vectors)
+    np.testing.assert_array_equal(second.vectors, tokens("both").vectors)

@@ -63,7 +63,8 @@ def test_as_a_reranker_it_orders_the_others_hits_by_the_same_scores(model: Path,
         queries, 99
     )
     first = opened(run, composite_settings(tmp_path, "bm25"), "bm25", tmp_path / "bm25").search(queries, 3)
-    assert reranked.rows.shape == (3, 3)
+    assert reranked.rows.shape == full.rows.shape
+    assert (reranked.rows[:, 3:] == -1).all()
     for number in range(3):
         candidates = first.rows[number][first.rows[number] >= 0].tolist()
         scores = dict(zip(full.rows[number].tolist(), full.scores[number].tolist(), strict=True))

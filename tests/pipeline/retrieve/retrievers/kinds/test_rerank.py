@@ -74,6 +74,21 @@ def test_scores_are_cached_across_runs_and_kept_when_scoring_stops(
     assert rankings(composite_run(tmp_path / "third"), chosen) == found
 
 
+def test_equal_pairs_are_scored_once(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predict, scored = rerank.CrossEncoderModel.scores, list[tuple[str, str]]()
+
+    def recording(self: rerank.CrossEncoderModel, pairs: list[tuple[str, str]], *, as_probabilities: bool) -> object:
+        scored.extend(pairs)
+        return predict(self, pairs, as_probabilities=as_probabilities)
+
+    monkeypatch.setattr(rerank.CrossEncoderModel, "scores", recording)
+    best = opened(composite_run(tmp_path / "run"), settings(tmp_path, model), "best", tmp_path / "best")
+    hits = best.search(["open billing", "reset the router", "open billing"], 420)
+    assert hits.rows[0].tolist() == hits.rows[2].tolist()
+    np.testing.assert_array_equal(hits.scores[0], hits.scores[2])
+    assert len(scored) == len(set(scored)) == (hits.rows[:2] >= 0).sum()
+
+
 def test_tenants_stay_apart_and_depth_bounds_the_list(model: Path, tmp_path: Path) -> None:
     found = rankings(composite_run(tmp_path / "run"), settings(tmp_path, model, ", depth: 2"))["best"]
     assert {len(ranking) for ranking in found.values()} <= {1, 2}
