@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from darklode.flows.config import load_settings
+from darklode.pipeline.base.artifacts import unwritten_files
 from helpers.commands import build_without_prefect, mine_without_prefect
 from helpers.runs import PYTHONPATH, SAMPLE
 
@@ -100,6 +101,7 @@ def main(folder: str, assignments: str, *days: str) -> None:
 
 
 if __name__ == "__main__":
+    unwritten_files.MAX_SECONDS = 0.0  # small files do not wait for each other, so there is a kill at each
     main(*sys.argv[1:])
     sys.stdout.flush()
     os._exit(0)
