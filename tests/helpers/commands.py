@@ -85,7 +85,7 @@ def run_inside(command: list[str], environment: Environment) -> Outcome:
 def run_command(command: list[str], environment: Environment, folder: Path | None = None) -> Outcome:
     """Run a command to its end, in a process of its own."""
     done = subprocess.run(
-        command, env=dict(environment), cwd=folder, capture_output=True, check=False, text=True, timeout=300
+        command, env=dict(environment), cwd=folder, capture_output=True, check=False, text=True, timeout=600
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
 
