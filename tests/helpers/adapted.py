@@ -161,7 +161,9 @@ def shipped_adapter(root: Path, source: Run, encoder: SentenceTransformersSettin
     trained, verdict = read(out, "adaptation_trials"), read(out, "adapter_verdict")[0]
     weights = out.tables("adapter_weights").read("adapter_weights")
     log = out.tables("training_log").read("training_log")
-    whole = pa.Table.from_pylist([row for row in trained if row["share"] == 1], TABLES["adaptation_trials"].schema)
+    kept = weights["trial"].to_pylist()  # folds train the selected setting alone
+    rows = [row for row in trained if row["share"] == 1 and row["trial"] in kept]
+    whole = pa.Table.from_pylist(rows, TABLES["adaptation_trials"].schema)
 
     def tried(_tables: Tables, output: Output) -> None:
         for name, rows in (("adaptation_trials", whole), ("adapter_weights", weights), ("training_log", log)):
