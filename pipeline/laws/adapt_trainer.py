@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from darklode.pipeline.laws.trainer import UNTRAINED, GridData, OnProgress, PointKey, TrainedModel
 from darklode.pipeline.train.fit.method_registry import create_method
+from darklode.pipeline.train.fit.methods import Method
 from darklode.pipeline.train.fit.model_selection import ValidationScore, best_score, preference, score_shares
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -46,7 +47,7 @@ class AdapterTrainer:
         return self.adapt.temperature
 
     def n_settings(self, base: BaseEncoder) -> int:
-        return len(create_method(self.adapt, base).hyperparameters)
+        return len(_settings(create_method(self.adapt, base)))
 
     def n_evaluated(self, n_validation: int) -> int:
         return n_validation
@@ -70,7 +71,7 @@ class AdapterTrainer:
                 return ValidationScore(1.0, 0.0, 0), setting, weights
             return best_score(score_shares(task, method, weights)), setting, weights
 
-        score, setting, weights = max(map(fit, method.hyperparameters), key=lambda trial: preference(trial[0]))
+        score, setting, weights = max(map(fit, _settings(method)), key=lambda trial: preference(trial[0]))
         n_pairs = len(task.pair_query)
         if not score.share:
             return replace(UNTRAINED, pairs=n_pairs)
@@ -84,3 +85,8 @@ class AdapterTrainer:
             return
         method, weights, share = model.weights
         yield method.transform_index(data.task.frozen, weights, share), method.vectors(weights, share, data.queries)
+
+
+def _settings(method: Method) -> list[float]:
+    """The settings that learn from labels; the untrained start (0) does not change with their number."""
+    return [setting for setting in method.hyperparameters if setting]
