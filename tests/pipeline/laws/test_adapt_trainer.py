@@ -7,7 +7,12 @@ import pytest
 
 from darklode.pipeline.laws.adapt_trainer import AdapterTrainer
 from darklode.pipeline.laws.trainer import PointKey
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
+from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.pooling import VectorSearchSettings
+from darklode.schemas.settings import CacheSettings
 
 from .conftest import Grid
 
@@ -33,3 +38,12 @@ def test_validation_chooses_the_rate_and_what_did_not_help_is_the_base(towers: G
     assert last.chosen == "learning rate 100 × 1"
     with ruined.search_with(data, last) as (_, vectors):
         assert np.abs(vectors - data.queries.vectors).max() > 0.1
+
+
+def test_the_untrained_start_is_no_setting() -> None:
+    """With one learning rate there is nothing to select, so few validation queries do."""
+    encoder = SentenceTransformersSettings(model="any")
+    base = BaseEncoder(encoder, CacheSettings(), VectorSearchSettings(), ())
+    one_rate = HEAD.model_copy(update={"init": "whitened", "learning_rates": (1e-3,)})
+    assert list(create_method(one_rate, base).hyperparameters) == [0.0, 1e-3]
+    assert AdapterTrainer(one_rate).n_settings(base) == 1
