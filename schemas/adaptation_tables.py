@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from darklode.schemas.comparison_tables import COMPARISON_TABLES
-from darklode.schemas.table import QUERY_ID, TENANT, Table, column
+from darklode.schemas.table import CLUSTER_INTERVAL, QUERY_ID, TENANT, Table, column
 
 INDEX = column("index", pa.int32(), "index of the run it comes from, from 0; a query searches the texts of its own run")
 TEXT = column(
@@ -249,13 +249,7 @@ ADAPTER_VERDICT = Table(
                 "nDCG@10 of adapted minus base; of their fusions with BM25 if `adapt.serve_as` is hybrid",
                 null=True,
             ),
-            column(
-                "low",
-                pa.float64(),
-                "lower end, 95 % bootstrap-t interval over clusters; null for one cluster",
-                null=True,
-            ),
-            column("high", pa.float64(), "upper end", null=True),
+            *CLUSTER_INTERVAL,
             column(
                 "bounded_low",
                 pa.float64(),
@@ -308,13 +302,7 @@ ADAPTED_TENANTS = Table(
             ),
             column("queries", pa.int64(), "number of these queries", null=True),
             column("difference", pa.float64(), "nDCG@10 of adapted minus base", null=True),
-            column(
-                "low",
-                pa.float64(),
-                "lower end, 95 % bootstrap-t interval over clusters; null for one cluster",
-                null=True,
-            ),
-            column("high", pa.float64(), "upper end", null=True),
+            *CLUSTER_INTERVAL,
             column("validation_queries", pa.int64(), "queries used for model selection", null=True),
         ]
     ),

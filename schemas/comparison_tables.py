@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from darklode.schemas.table import QUERY_ID, TENANT, Table, column
+from darklode.schemas.table import CLUSTER_INTERVAL, QUERY_ID, TENANT, Table, column
 
 SEED = column("seed", pa.int32(), "random seed, from 0")
 RIVAL = column("system", pa.string(), "base, a method, a control, or an upper bound")
@@ -51,13 +51,7 @@ COMPARISON = Table(
             column("value", pa.float64(), "mean over queries, 0 to 1"),
             column("ceiling", pa.float64(), "value of an ideal ranking"),
             column("difference", pa.float64(), "value minus the base's; null for the base and for Judged", null=True),
-            column(
-                "low",
-                pa.float64(),
-                "lower end, 95 % bootstrap-t interval over clusters; null for one cluster",
-                null=True,
-            ),
-            column("high", pa.float64(), "upper end", null=True),
+            *CLUSTER_INTERVAL,
             column("p", pa.float64(), "two-sided p-value of a sign-flip test over clusters", null=True),
             column(
                 "p_holm",

@@ -93,6 +93,12 @@ TENANT = column("tenant", pa.string(), "owner of the row; tenants are never mixe
 QUERY_ID = column("query_id", pa.string(), "query id, unique within the tenant")
 CHUNK_ID = column("chunk_id", pa.string(), "chunk id, unique within the tenant")
 
+CLUSTER_INTERVAL = (
+    column("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null for one cluster", null=True),
+    column("high", pa.float64(), "upper end", null=True),
+)
+"""Columns of a difference's interval."""
+
 FITTED_KAPPA = column(
     "fitted_kappa", pa.float64(), "kappa at the fitted threshold, on the labels it was fitted on", null=True
 )

@@ -40,11 +40,11 @@ class NextStep:
         Args:
             paths: path by placeholder, such as RUN.
         """
-        known_paths = paths or {}
+        path_of = paths or {}
 
         def quoted_path(match: re.Match[str]) -> str:
-            name, rest = match.groups(default="")
-            return shlex.quote(known_paths[name] + rest) if name in known_paths else match[0]
+            placeholder, subpath = match.groups(default="")
+            return shlex.quote(path_of[placeholder] + subpath) if placeholder in path_of else match[0]
 
         command = re.sub(r"(?<= )([A-Z]+)(/\S+)?(?= |$)", quoted_path, self.command)
         return f"{command} {self.arguments}".rstrip()
@@ -58,15 +58,15 @@ def next_steps(source: ReportSource) -> list[NextStep]:
 
 
 def _benchmark_steps(source: ReportSource) -> Iterator[NextStep]:
-    missing = set(incomplete(source))
-    if missing - REVIEW_STAGES:
-        given = " --qrels QRELS" if source.settings.judge.kind == NO_JUDGE else ""
-        yield NextStep(f"{BUILD_COMMAND}{given} {RUN_SETTINGS}", "Continue the build")
+    unfinished_stages = set(incomplete(source))
+    if unfinished_stages - REVIEW_STAGES:
+        qrels_option = " --qrels QRELS" if source.settings.judge.kind == NO_JUDGE else ""
+        yield NextStep(f"{BUILD_COMMAND}{qrels_option} {RUN_SETTINGS}", "Continue the build")
         return
     if not source.tables.rows("triplets"):
         yield NextStep("darklode browse RUN", "Find out why there are no triplets: look at the verdicts")
         return
-    if missing:
+    if unfinished_stages:
         yield NextStep(VALIDATE_COMMAND, "Evaluate the reviews again: the verdicts or the sample have changed")
     elif source.settings.judge.kind != NO_JUDGE:
         rows = source.tables.sql(VALIDATION_SQL).to_pylist()
@@ -90,10 +90,10 @@ def _step_after_review(source: ReportSource, row: Mapping[str, Any]) -> NextStep
     if row["precision"] is None or row["recall"] is None:
         return NextStep(REVIEW_COMMAND, "Label more pairs: too few for an estimate")
     if _misses_a_limit(source):
-        fitted = row["fitted_threshold"]
-        if None not in (fitted, row["threshold"]) and _agrees_better(row["cross_validated_kappa"], row["kappa"]):
+        threshold = row["fitted_threshold"]
+        if None not in (threshold, row["threshold"]) and _agrees_better(row["cross_validated_kappa"], row["kappa"]):
             purpose = "Build with the threshold that agrees best with people"
-            return NextStep(f"{BUILD_COMMAND} {RUN_SETTINGS}", purpose, f"--set judge.threshold={fitted:g}")
+            return NextStep(f"{BUILD_COMMAND} {RUN_SETTINGS}", purpose, f"--set judge.threshold={threshold:g}")
         purpose = "The labels miss a limit: read where judge and people differ, then use a better judge or prompt"
         return NextStep('darklode query RUN "FROM disagreements"', purpose)
     if _shortfall(source) == POSSIBLE:
@@ -114,11 +114,11 @@ def _misses_a_limit(source: ReportSource) -> bool:
 def _shortfall(source: ReportSource) -> str:
     """Whether a reviewed label set misses the wanted precision: CERTAIN with 95 % confidence, or POSSIBLE."""
     labels = source.settings.labels
-    wanted = {"test labels": labels.test_precision, "training triplets": labels.training_precision}
+    required_precision = {"test labels": labels.test_precision, "training triplets": labels.training_precision}
     rows = [row for row in label_sets(source.tables).to_pylist() if row["precision_low"] is not None]
-    if any(row["precision_high"] < wanted[row["labels"]] for row in rows):
+    if any(row["precision_high"] < required_precision[row["labels"]] for row in rows):
         return CERTAIN
-    return POSSIBLE if any(row["precision"] < wanted[row["labels"]] for row in rows) else ""
+    return POSSIBLE if any(row["precision"] < required_precision[row["labels"]] for row in rows) else ""
 
 
 TENANTS_SQL = "SELECT tenant FROM triplets GROUP BY tenant ORDER BY count(*) DESC, tenant"
@@ -151,9 +151,9 @@ def _mined_steps(source: ReportSource) -> Iterator[NextStep]:
         return
     days = held_days(source.tables)
     for day in days[:1]:
-        others = [other for other in days if other.date == day.date and other is not day]
+        same_date_days = [other for other in days if other.date == day.date and other is not day]
         purpose = "Use the day that was held back; --discard-day leaves it out for good"
-        decision = f"--accept-day {shlex.quote(day.date if others else day.name)} --reason …"
+        decision = f"--accept-day {shlex.quote(day.date if same_date_days else day.name)} --reason …"
         yield NextStep(f"{MINE_COMMAND} {RUN_SETTINGS}", purpose, decision)
         yield NextStep("darklode nights RUN", "Compare it with the days before")
     if not source.tables.rows("triplets"):

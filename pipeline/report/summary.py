@@ -132,8 +132,8 @@ def _kind(source: ReportSource) -> str:
         return f"Query encoder {source.adapted}"
     if source.mined:
         return "Triplets mined from a search log"
-    given = source.settings.judge.kind == NO_JUDGE
-    return "Benchmark and triplets from given judgments" if given else "Judged benchmark and triplets"
+    has_judge = source.settings.judge.kind != NO_JUDGE
+    return "Judged benchmark and triplets" if has_judge else "Benchmark and triplets from given judgments"
 
 
 def _time(iso: str) -> str:
@@ -158,9 +158,9 @@ def _count_queries(source: ReportSource) -> dict[str, str]:
 
 def _warnings(source: ReportSource, weak: Sequence[Caveat]) -> Iterator[Caveat]:
     """The warnings, the most important first."""
-    missing = incomplete(source)
-    if missing:
-        stages = "; ".join(f"{stage}: {state}" for stage, state in missing.items())
+    unfinished_stages = incomplete(source)
+    if unfinished_stages:
+        stages = "; ".join(f"{stage}: {state}" for stage, state in unfinished_stages.items())
         text = f"The report covers the complete stages. Run the same command again to continue. {stages}."
         yield Caveat(UNFINISHED_TITLE, text, "stages")
     yield from weak
@@ -191,7 +191,7 @@ def _caveats(source: ReportSource) -> Iterator[Caveat]:
     elif source.generated:
         yield from map(Caveat, GENERATED_CAVEATS if "generated_queries" in written else ())
     elif source.mined:
-        done = "mined_triplets" in source.manifests
-        yield from ranked_mined_caveats(source.tables, source.settings) if done else [CLICK_LABELS]
+        has_triplets = "mined_triplets" in source.manifests
+        yield from ranked_mined_caveats(source.tables, source.settings) if has_triplets else [CLICK_LABELS]
     elif "label" in source.manifests:
         yield from ranked_caveats(source.tables, source.settings)

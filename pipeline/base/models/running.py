@@ -50,6 +50,21 @@ class RunningModel:
         """Options of sentence-transformers' `encode` and `predict`."""
         return {"batch_size": self.settings.batch_size, "pool": self._pool, "show_progress_bar": False}
 
+    def encode(self, texts: list[str], *, queries: bool, **options: Any) -> Any:
+        """What the model's query or document side gives for texts, in its own type.
+
+        Args:
+            texts: texts to encode.
+            queries: use the query side.
+            options: more options of sentence-transformers' `encode`.
+
+        Raises:
+            MissingPart: see `model`.
+            SettingsError: see `model`.
+        """
+        encode = self.model.encode_query if queries else self.model.encode_document
+        return encode(texts, **options, **self.options)
+
     @cached_property
     def _pool(self) -> Any:
         if len(self._devices) == 1:

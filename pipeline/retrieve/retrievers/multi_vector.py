@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -109,9 +108,7 @@ class MultiVectorModel:
             MissingPart: the model or a package is missing.
             DarklodeError: vectors that are not numbers, or longer than 1.
         """
-        model: Any = self._running.model
-        encode = model.encode_query if self._queries else model.encode_document
-        encoded = encode(texts, convert_to_numpy=True, **self._running.options)
+        encoded = self._running.encode(texts, queries=self._queries, convert_to_numpy=True)
         vectors = [
             self._checked(np.asarray(tokens, np.float32), text) for tokens, text in zip(encoded, texts, strict=True)
         ]
@@ -186,15 +183,15 @@ class MultiVectorSearch(Retriever):
         """See `Retriever`. A blank query has no hits."""
         k = min(depth, self._n_chunks)
         hits = Hits(np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), np.nan, np.float32))
-        places = np.flatnonzero([bool(text.strip()) for text in queries])
-        for start in range(0, len(places), _QUERIES_AT_ONCE):
-            block = places[start : start + _QUERIES_AT_ONCE]
-            rows = self._queries.encodings(hash_queries([queries[place] for place in block]))
+        non_blank = np.flatnonzero([bool(text.strip()) for text in queries])
+        for start in range(0, len(non_blank), _QUERIES_AT_ONCE):
+            block = non_blank[start : start + _QUERIES_AT_ONCE]
+            rows = self._queries.encodings(hash_queries([queries[number] for number in block]))
             query_vectors, best = TokenVectors.from_rows(rows), RunningTopK(len(block), k)
             for first, chunks in self._chunks.blocks(BLOCK_CELLS // len(query_vectors.vectors)):
                 best.update(max_sim(query_vectors, chunks), first)
-            found = best.hits()
-            hits.rows[block], hits.scores[block] = found.rows, found.scores
+            block_hits = best.hits()
+            hits.rows[block], hits.scores[block] = block_hits.rows, block_hits.scores
         return hits
 
 
@@ -206,8 +203,8 @@ def encode_chunks(documents: EncodingStore, chunks: Iterable[HashedTexts], path:
         chunks: content hashes and texts of the chunks, in their order.
         path: the file; vectors mapped from an older one of this name are kept.
     """
-    lengths, dimensions, part = [np.empty(0, np.int64)], 1, path.with_suffix(".part")
-    with part.open("wb") as file:
+    lengths, dimensions, incomplete_file = [np.empty(0, np.int64)], 1, path.with_suffix(".part")
+    with incomplete_file.open("wb") as file:
         for hashes, texts in chunks:
             for first in range(0, len(hashes), _CHUNKS_AT_ONCE):
                 block = slice(first, first + _CHUNKS_AT_ONCE)
@@ -215,6 +212,6 @@ def encode_chunks(documents: EncodingStore, chunks: Iterable[HashedTexts], path:
                 dimensions = tokens.vectors.shape[1]
                 lengths.append(np.diff(tokens.starts))
                 file.write(tokens.vectors.tobytes())
-    part.replace(path)
+    incomplete_file.replace(path)
     vectors = np.memmap(path, np.int16, "r").reshape(-1, dimensions)
     return TokenVectors(vectors, _starts(np.concatenate(lengths)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,9 +44,8 @@ class SparseModel:
             MissingPart: the model or a package is missing.
             DarklodeError: a weight is not a number.
         """
-        model: Any = self._running.model
-        encode = model.encode_query if self._queries else model.encode_document
-        vectors = encode(texts, convert_to_sparse_tensor=True, save_to_cpu=True, **self._running.options).coalesce()
+        options = {"convert_to_sparse_tensor": True, "save_to_cpu": True}
+        vectors = self._running.encode(texts, queries=self._queries, **options).coalesce()
         (text, index), weights = vectors.indices().numpy(), vectors.values().float().numpy()
         if not np.isfinite(weights).all():
             broken = texts[int(text[np.argmin(np.isfinite(weights))])]
@@ -110,9 +108,9 @@ class SparseRetriever(Retriever):
         matrix = sparse_matrix([self._queries.encodings(hash_queries(queries))], self._chunks_of_terms.shape[0])
         for start in range(0, matrix.shape[0], size):
             blocks.append(_best_positive((matrix[start : start + size] @ self._chunks_of_terms).toarray(), k))
-        found = stack_hits(blocks, k)
+        best = stack_hits(blocks, k)
         hits = Hits(np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), np.nan, np.float32))
-        hits.rows[~is_blank], hits.scores[~is_blank] = found.rows, found.scores
+        hits.rows[~is_blank], hits.scores[~is_blank] = best.rows, best.scores
         return hits
 
 

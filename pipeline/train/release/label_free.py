@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +30,7 @@ DEPTH = 100
 """Length of the rankings, also of those that are fused: the deepest cutoff of the measures, R@100."""
 
 FEEDBACK_TEXTS = 3
-"""First texts whose mean is added to the query (Li et al. 2021 find 3 to 5 best)."""
+"""First texts whose mean vector is added to the query."""
 FEEDBACK_WEIGHTS = (0.2, 0.4, 0.8)
 """Weights of that mean, with the query's being 1."""
 DENSE_WEIGHTS = tuple(tenths / 10 for tenths in range(1, 10))
@@ -54,7 +55,8 @@ class LabelFree:
     @classmethod
     def select(cls, task: Task, bm25: Bm25Rankings, queries: QuerySet) -> LabelFree:
         """Select the parameters by nDCG@10 on queries; ties go to the smallest."""
-        maps, ids = dict(whitenings(task)), queries.ids.to_pylist()
+        settings: dict[str, float] = {}
+        label_free, ids = cls(task, bm25, settings), queries.ids.to_pylist()
 
         def ndcg(rankings: pa.Table) -> float:
             first = rankings.filter(pc.less_equal(rankings["rank"], NDCG_DEPTH + queries.max_uncertain))
@@ -63,16 +65,25 @@ class LabelFree:
         def ranked(vectors: Floats) -> pa.Table:
             return queries.ranking(task.frozen, vectors, DEPTH)
 
-        powers = {power: ndcg(ranked(whiten(queries.vectors, weight))) for power, weight in maps.items()}
-        power = _best(powers)
+        powers = {power: ndcg(ranked(whiten(queries.vectors, weight))) for power, weight in label_free._maps.items()}
+        settings[WHITENED] = _best(powers)
         feedback = {weight: ndcg(ranked(add_feedback(task.frozen, queries, weight))) for weight in FEEDBACK_WEIGHTS}
-        settings = {WHITENED: power, FEEDBACK: _best(feedback)}
+        settings[FEEDBACK] = _best(feedback)
         lexical = normalize(bm25.rankings(queries, DEPTH))
-        for encoder, vectors in ((BASE, queries.vectors), (WHITENED, whiten(queries.vectors, maps[power]))):
+        for encoder, vectors in ((BASE, queries.vectors), (WHITENED, label_free.whiten(queries.vectors))):
             dense = normalize(ranked(vectors))
             fused = {weight: ndcg(fuse_by_score(lexical, dense, weight)) for weight in DENSE_WEIGHTS}
             settings[by_scores(encoder)] = _best(fused)
-        return cls(task, bm25, settings)
+        return label_free
+
+    @cached_property
+    def _maps(self) -> dict[float, Floats]:
+        """The whitening of each power; it reads all text vectors."""
+        return dict(whitenings(self.task))
+
+    def whiten(self, vectors: Floats) -> Floats:
+        """Query vectors under the selected whitening."""
+        return whiten(vectors, self._maps[self.settings[WHITENED]])
 
     def rankings(self, queries: QuerySet, adapted: Mapping[str, Floats] | None = None) -> dict[str, pa.Table]:
         """Rankings of queries by each system: query_id, rank, text_id and score.
@@ -82,8 +93,7 @@ class LabelFree:
             adapted: query vectors of encoders trained with labels, by name, shape (n_queries, dimensions); each is
                 ranked alone and fused with BM25. Their scores have the weight of the whitened encoder's.
         """
-        maps = dict(whitenings(self.task))
-        encoders = {BASE: queries.vectors, WHITENED: whiten(queries.vectors, maps[self.settings[WHITENED]])}
+        encoders = {BASE: queries.vectors, WHITENED: self.whiten(queries.vectors)}
         encoders |= dict(adapted or {})
         lexical = self.bm25.rankings(queries, DEPTH)
         normalized_lexical = normalize(lexical)
