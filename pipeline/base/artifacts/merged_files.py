@@ -95,20 +95,20 @@ class MonthMerger:
         last_month = max((part.day for part in parts if part.day), default="")[:_MONTH_CHARACTERS]
         months = defaultdict[tuple[str, str], list[int]](list)
         partitions = [own_partition(part) for part in parts]
-        for place, (part, partition) in enumerate(zip(parts, partitions, strict=True)):
+        for index, (part, partition) in enumerate(zip(parts, partitions, strict=True)):
             month = (part.day or "")[:_MONTH_CHARACTERS]
             if month < last_month and is_small(part.rows, part.day, partition):
-                months[month, month_folder(partition) or ""].append(place)
-        merged: dict[int, Part] = {}  # by place: units of equal work can list the same part twice
-        for (month, folder), places in months.items():
-            if len(places) > 1:
-                month_parts = [parts[place] for place in places]
-                merged |= zip(places, self._merge(table, month_parts, month, folder), strict=True)
+                months[month, month_folder(partition) or ""].append(index)
+        merged_parts: dict[int, Part] = {}  # by index: units of equal work can list the same part twice
+        for (month, folder), indices in months.items():
+            if len(indices) > 1:
+                month_parts = [parts[index] for index in indices]
+                merged_parts |= zip(indices, self._merge(table, month_parts, month, folder), strict=True)
         numbers = Counter[str]()
         file_parts: list[Part] = []
-        for place, (part, partition) in enumerate(zip(parts, partitions, strict=True)):
-            file_part = merged.get(place, part)
-            if part.is_merged and place not in merged:
+        for index, (part, partition) in enumerate(zip(parts, partitions, strict=True)):
+            file_part = merged_parts.get(index, part)
+            if part.is_merged and index not in merged_parts:
                 file_part = self._take_out(table, part, numbers[partition], partition)
             file_parts.append(file_part)
             numbers[partition] += 1
