@@ -26,6 +26,9 @@ class Student(TrainableEncoder):
         settings: prompt, maximum length and batch size.
     """
 
+    n_initialization_texts = 1 << 12
+    """Training texts that `initialize` is called with: those of a transformer cost a forward pass each."""
+
     def __init__(self, loaded: Any, settings: SentenceTransformersSettings) -> None:
         super().__init__(loaded, settings, AdaptSettings(method="full"))
         for number, module in list(enumerate(loaded))[1:]:
