@@ -14,7 +14,9 @@ TOWER_QUERIES = Table(
             TENANT,
             column("query", pa.string(), "text of the query or passage, distinct"),
             INDEX,
-            column("source", pa.string(), "queries: of a run; file: of `--queries`; documents: passage of a run's texts"),
+            column(
+                "source", pa.string(), "queries: of a run; file: of `--queries`; documents: passage of a run's texts"
+            ),
             column(
                 "split",
                 pa.string(),

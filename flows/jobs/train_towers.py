@@ -76,7 +76,9 @@ def train_towers(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flow)
     assert isinstance(base.encoder, SentenceTransformersSettings)
     run = output_run(out, TowersInputs)
     with run.lock(), teacher_pair(teacher, base, base.encoder, resolved) as pair:
-        inputs = TowersInputs(runs=list(runs), encoder=encoder, teacher=teacher, queries=list(queries), hold_out=hold_out)
+        inputs = TowersInputs(
+            runs=list(runs), encoder=encoder, teacher=teacher, queries=list(queries), hold_out=hold_out
+        )
         write_run(run, inputs, resolved)
         for step in steps(base, pair, list(queries), resolved, hold_out):
             run_step(run, step)
@@ -156,7 +158,9 @@ def teacher_pair(
     adapter = Adapter.open(teacher)
     _require_same_base(adapter, encoder, resolve_tenant(list(base.sources), settings.adapt.tenant))
     with adapter.on_disk() as folder:
-        yield TeacherPair(_adapted_encoder(adapter, folder), settings.cache, model, tower_settings.student_layers, is_static)
+        yield TeacherPair(
+            _adapted_encoder(adapter, folder), settings.cache, model, tower_settings.student_layers, is_static
+        )
 
 
 def _require_same_base(adapter: Adapter, encoder: SentenceTransformersSettings, tenant: str) -> None:

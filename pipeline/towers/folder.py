@@ -23,7 +23,7 @@ SHIPPED_STUDENT = "student"
 RETAINED_QUALITY_SQL = """
     WITH scores AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted'), held_out_runs AS (
         SELECT DISTINCT index FROM tower_queries WHERE split = 'unseen' AND source = 'queries'
-        EXCEPT SELECT index FROM tower_queries WHERE split IN ('train', 'validation')
+        EXCEPT SELECT index FROM tower_queries WHERE split IN ('train', 'validation') AND source = 'queries'
     ), held_out_scores AS (
         SELECT measure, system, avg(value) AS value, count(*) AS queries FROM evaluation_queries
         SEMI JOIN (FROM adaptation_queries SEMI JOIN held_out_runs USING (index)) USING (tenant, query_id)

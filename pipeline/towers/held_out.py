@@ -54,9 +54,7 @@ def choose_held_out(query_tables: Sequence[pa.Table], runs: Sequence[str], reque
         SettingsError: there is no such source, or it is the only one.
     """
     names = [*runs, FILES]
-    sizes = {
-        number: rows.num_rows - (pc.sum(rows["test"]).as_py() or 0) for number, rows in enumerate(query_tables)
-    }
+    sizes = {number: rows.num_rows - (pc.sum(rows["test"]).as_py() or 0) for number, rows in enumerate(query_tables)}
     usable = [number for number, size in sizes.items() if size]
     if requested is not None and requested != CLUSTERS:
         wanted = requested.rstrip("/")

@@ -32,6 +32,7 @@ DISTIL_STAGE = Stage(
 TEACHER_BLOCK = 1 << 13
 """Queries whose teacher vectors are requested together, so that all are cached before training starts."""
 
+
 def distil(tables: Tables, output: Output, settings: DistillSettings, pair: TeacherPair, *, seed: int) -> None:
     """Train a student with each learning rate; write history, distances and weights.
 

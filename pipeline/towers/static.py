@@ -16,11 +16,12 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.initialization import fit_linear_map
+from darklode.pipeline.towers.lookup import hidden_states
 from darklode.pipeline.towers.student import Student
 from darklode.pipeline.train.release.folder import modules
 
 SIF_WEIGHT = 1e-3
-"""a in the token weight a / (a + p) (Arora et al. 2017, A simple but tough-to-beat baseline for sentence embeddings)."""
+"""a in the token weight a / (a + p) (Arora et al. 2017, A simple but tough-to-beat baseline for sentence vectors)."""
 
 ROW_NORM = 0.3
 """Mean norm of the initial token vectors.
@@ -28,9 +29,6 @@ ROW_NORM = 0.3
 The direction of their mean does not depend on it, but Adam's steps are of the size of the learning rate: at this norm
 the default rate, which is that of transformers, suits both.
 """
-
-TOKENS_PER_PASS = 512
-"""Tokens that the teacher encodes at once."""
 
 
 class StaticStudent(Student):
@@ -62,7 +60,9 @@ class StaticStudent(Student):
         features = self.features(texts)
         counts = torch.bincount(features["input_ids"], minlength=table.num_embeddings).numpy()
         frequencies = (counts + 0.5) / (counts.sum() + 0.5)
-        weighted = token_vectors(self._teacher) * (SIF_WEIGHT / (SIF_WEIGHT + frequencies))[:, None].astype(np.float32)
+        weighted = hidden_states(self._teacher[0].auto_model, self._teacher.tokenizer, layer=-1) * (
+            SIF_WEIGHT / (SIF_WEIGHT + frequencies)
+        )[:, None].astype(np.float32)
         offsets = features["offsets"]
         is_filled = torch.diff(offsets, append=torch.tensor([len(features["input_ids"])])).numpy() > 0
         means = torch.nn.functional.embedding_bag(features["input_ids"], torch.from_numpy(weighted), offsets).numpy()
@@ -91,41 +91,5 @@ def open_static(teacher: Any, settings: SentenceTransformersSettings, dimensions
     tokenizer = type(backend).from_str(backend.to_str())  # a copy: the student's settings must not reach the teacher's
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    table = static_embedding()(tokenizer, embedding_dim=dimensions)
+    table = modules().StaticEmbedding(tokenizer, embedding_dim=dimensions)
     return StaticStudent(SentenceTransformer(modules=[table], device="cpu"), settings, teacher)
-
-
-def static_embedding() -> Any:
-    """The class `StaticEmbedding`."""
-    return modules().StaticEmbedding
-
-
-def token_vectors(teacher: Any) -> Floats:
-    """The teacher's last hidden state of each token alone between its special tokens, shape (n_tokens, hidden size).
-
-    Tokens without a row in the vocabulary's numbering get zeros.
-
-    Args:
-        teacher: a sentence-transformers model that begins with a transformer.
-    """
-    before, after = special_tokens(teacher.tokenizer)
-    n_tokens = teacher.tokenizer.backend_tokenizer.get_vocab_size()
-    blocks = []
-    with torch.no_grad():
-        for start in range(0, n_tokens, TOKENS_PER_PASS):
-            tokens = range(start, min(start + TOKENS_PER_PASS, n_tokens))
-            ids = torch.tensor([[*before, token, *after] for token in tokens], device=teacher.device)
-            states = teacher[0]({"input_ids": ids, "attention_mask": torch.ones_like(ids)})["token_embeddings"]
-            blocks.append(states[:, len(before)].float().cpu().numpy())
-    return np.concatenate(blocks)
-
-
-def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Ids of the special tokens before and after a text.
-
-    Args:
-        tokenizer: a transformers tokenizer.
-    """
-    whole, plain = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
-    place = next(place for place in range(len(whole)) if whole[place : place + len(plain)] == plain)
-    return whole[:place], whole[place + len(plain) :]

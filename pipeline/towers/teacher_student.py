@@ -66,7 +66,14 @@ class TeacherPair:
 
     def open(self) -> Student:
         """The initial student in float32; a projection depends on torch's seed."""
-        from darklode.pipeline.towers.student import Student, add_projection, keep_layers
+        from darklode.pipeline.towers.lookup import can_look_up, replace_lower_layers
+        from darklode.pipeline.towers.student import (
+            Student,
+            add_projection,
+            evenly_spaced,
+            first_and_last,
+            keep_layers,
+        )
 
         dimensions = self.queries(["dimensions"]).shape[1]
         if self.is_static:
@@ -76,6 +83,13 @@ class TeacherPair:
             return open_static(whole, self.student, dimensions)
         settings = self.student.model_copy(update={"dtype": "float32"})
         loaded = load_query_tower(settings, devices(settings.device)[0])
+        frozen = None
         if not self.model:
-            keep_layers(loaded[0].auto_model, self.layers)  # type: ignore[arg-type]
-        return Student(add_projection(loaded, dimensions), settings)
+            model: Any = loaded[0].auto_model
+            is_lookup = self.layers == 1 and can_look_up(model)
+            if is_lookup:
+                replace_lower_layers(loaded)
+            keep_layers(model, self.layers, first_and_last if self.layers > 1 or is_lookup else evenly_spaced)
+            # Token embeddings stay the teacher's, so that tokens that no training text has fit the layers above them.
+            frozen = None if is_lookup or self.layers == 1 else "embeddings"
+        return Student(add_projection(loaded, dimensions), settings, frozen)
