@@ -107,8 +107,8 @@ def sentence(tables: Tables) -> str:
     health = {row["split"]: row for row in tables.read("tower_health").to_pylist()}
     held_out_health = health.get("unseen") or health["validation"]
     return (
-        f"{summary} on {retained['R@100']['queries']:,} labelled test queries; on {held_out_health['queries']:,} queries "
-        f"outside of its training it shares {held_out_health['overlap']:.3f} of its teacher's first ten, "
+        f"{summary} on {retained['R@100']['queries']:,} labelled test queries; on {held_out_health['queries']:,} "
+        f"queries outside of its training it shares {held_out_health['overlap']:.3f} of its teacher's first ten, "
         f"{held_out_health['top_100']:.3f} of which are among its first hundred"
     )
 

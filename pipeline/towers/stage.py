@@ -137,6 +137,6 @@ def load_best_student(tables: Tables, pair: TeacherPair) -> Student:
     """
     trial = best_trial(tables)["trial"]
     weights = load_weights(tables, trial)
-    student = pair.open()
+    student = pair.open(is_restored=True)
     student.restore(weights)
     return student

@@ -64,8 +64,12 @@ class TeacherPair:
         encoder = Deferred(self.teacher, self.cache.root)
         return CachedQueries(encoder, EmbeddingCache(self.cache.root, self.cache.vector_dtype))
 
-    def open(self) -> Student:
-        """The initial student in float32; a projection depends on torch's seed."""
+    def open(self, *, is_restored: bool = False) -> Student:
+        """The initial student in float32; a projection depends on torch's seed.
+
+        Args:
+            is_restored: its weights are set afterwards, so that the hidden states of all tokens are not computed.
+        """
         from darklode.pipeline.towers.lookup import can_look_up, replace_lower_layers
         from darklode.pipeline.towers.student import (
             Student,
@@ -87,7 +91,7 @@ class TeacherPair:
         if not self.model:
             model: Any = loaded[0].auto_model
             is_lookup = self.layers == 1 and can_look_up(model)
-            if is_lookup:
+            if is_lookup and not is_restored:
                 replace_lower_layers(loaded)
             keep_layers(model, self.layers, first_and_last if self.layers > 1 or is_lookup else evenly_spaced)
             # Token embeddings stay the teacher's, so that tokens that no training text has fit the layers above them.

@@ -19,12 +19,11 @@ from helpers.runs import execute, put, read
 
 from .conftest import MORE, Distilled
 
-
 SIZES = {"first": 80, "second": 60}
 """Training queries of two runs."""
 
 
-def gathered(  # noqa: PLR0913, PLR0917 (the options of the stage)
+def gathered(
     out: Run,
     sources: list[TrainingSource],
     files: list[str],
