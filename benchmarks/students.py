@@ -8,8 +8,9 @@ Baselines that are not trained by gradient: evenly spaced layers of the teacher 
 ridge regression to the teacher's vectors, and BM25. Speed: one core, one query at a time, tokenization included, median
 over queries, teacher and student in turns.
 
-The default size is small, for a shared machine: a few thousand passages of each collection, 800 steps of 128 texts for
-static students and 300 steps of 64 for layers; a real run has up to 30,000 passages and 3,000 steps of 128.
+Measured at a small size, because the machine is shared: 500 to 3,000 passages of each collection; 800 steps of 128 texts
+for static students, 300 of 64 for one layer and 150 of 64 for three. A run of `train-towers` has up to 30,000 passages
+and 3,000 steps of 128. Layers were measured on the first fold only.
 
     python -m benchmarks.students [--quick] [--students STUDENT ...] [--folds N] [--seeds N] [--steps N]
                                   [--collections FOLDER] [--cache FOLDER]
@@ -31,7 +32,7 @@ import torch
 
 from benchmarks.adapt import LEAST_GRADE, MINILM
 from benchmarks.collections_io import options, present, read_jsonl, read_qrels
-from benchmarks.report import ResultTable, publish
+from benchmarks.report import ResultTable, publish, read_result
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.base.types import Floats, Ints
@@ -66,7 +67,7 @@ FOLDS = (
 """Collections that are trained on, and those that are tested on."""
 
 MAX_TEST_QUERIES, N_TIMED, N_VALIDATION = 500, 200, 300
-STEPS = {"static": (800, 128), "1": (300, 64), "3": (300, 64)}
+STEPS = {"static": (800, 128), "1": (300, 64), "3": (150, 64)}
 """Steps and batch size."""
 
 R, N, DEPTH = 100, 10, 100
@@ -169,7 +170,7 @@ def result_row(unseen: Unseen, ranking: Ints, train: str, student: str) -> list[
     teacher_ranking = unseen.rank(unseen.teacher)
     (recall, ndcg), (teacher_recall, teacher_ndcg) = unseen.measure(ranking), unseen.measure(teacher_ranking)
     shared = overlap(teacher_ranking[:, :N], ranking[:, :N])
-    row = [unseen.name, len(unseen.queries), train, student, recall / teacher_recall, ndcg / teacher_ndcg, shared]
+    row = [unseen.name, student, train, len(unseen.queries), recall / teacher_recall, ndcg / teacher_ndcg, shared]
     print(row, flush=True)
     return row
 
@@ -302,36 +303,44 @@ def speed(models: dict[str, Any], queries: Sequence[str]) -> list[list[object]]:
     return [[name, median, medians["teacher"] / median] for name, median in medians.items()]
 
 
+def merge_rows(title: str, rows: Sequence[Sequence[object]], n_keys: int) -> list[list[object]]:
+    """The rows of the saved table, replaced and completed by new ones with the same first `n_keys` values."""
+    saved = next((table["rows"] for table in read_result("students") if table["title"] == title), [])
+    merged = {tuple(row[:n_keys]): list(row) for row in [*saved, *rows]}
+    return [merged[key] for key in sorted(merged, key=str)]
+
+
 def quality_table(rows: Sequence[Sequence[object]]) -> ResultTable:
     """Shares of the teacher's quality."""
-    columns = {"unseen collection": "", "queries": ",d", "trained on": "", "student": ""}
+    columns = {"unseen collection": "", "student": "", "trained on": "", "queries": ",d"}
     columns |= {"share of R@100": ".3f", "share of nDCG@10": ".3f", "first ten": ".3f"}
-    return ResultTable("Unseen collections", columns, sorted(rows, key=lambda row: str(row[0])), packages=["torch"])
+    return ResultTable("Unseen collections", columns, merge_rows("Unseen collections", rows, 2), packages=["torch"])
 
 
 def speed_table(rows: Sequence[Sequence[object]], minutes: dict[str, float]) -> ResultTable:
     """Speeds, and the cost of training on the first fold."""
     columns = {"model": "", "ms per query": ".3f", "times the teacher's speed": ".2f", "training, processor min": ".1f"}
-    timed = [[*row, minutes.get(str(row[0]))] for row in rows]
+    timed = merge_rows("Speed", [[*row, minutes.get(str(row[0]))] for row in rows], 1)
     return ResultTable("Speed", columns, timed, packages=["sentence-transformers"])
 
 
 def main() -> None:
     """Measure, print and save."""
     parser = options(__doc__, list(PASSAGES))
-    parser.add_argument("--students", nargs="+", choices=list(STEPS), default=list(STEPS))
+    parser.add_argument("--students", nargs="+", choices=["baselines", *STEPS], default=["baselines", *STEPS])
     parser.add_argument("--folds", type=int, default=len(FOLDS))
     parser.add_argument("--seeds", type=int, default=1, help="seeds of static students")
-    parser.add_argument("--steps", type=int, help="default: 800 for static students, 300 for layers")
+    parser.add_argument("--steps", type=int, help="default: 800 for static students, 300 for one layer, 150 for three")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     teacher = Teacher(arguments.cache)
     selected_folds = FOLDS[: 1 if arguments.quick else arguments.folds]
     folds = [read_fold(names, arguments.collections, teacher) for names in selected_folds]
-    rows = [row for fold in folds for row in baselines(fold)]
+    students = ["baselines", "static"] if arguments.quick else arguments.students
+    rows = [row for fold in folds for row in baselines(fold)] if "baselines" in students else []
     models: dict[str, Any] = {"teacher": load_model(MINILM, "cpu")}
     minutes: dict[str, float] = {}
-    for student in ["static"] if arguments.quick else arguments.students:
+    for student in [student for student in students if student in STEPS]:
         for fold in folds:
             training = Training(fold, teacher, student, arguments.steps or STEPS[student][0])
             for seed in range(arguments.seeds if student == "static" else 1):

@@ -39,7 +39,7 @@ RETAINED_QUALITY_SQL = """
            t.queries
     FROM (FROM held_out_scores WHERE system = 'teacher') t JOIN (FROM held_out_scores WHERE system = 'student') s
         USING (measure)
-    ORDER BY ALL DESC
+    ORDER BY test_queries, measure DESC
 """
 
 

@@ -8,13 +8,15 @@ from sentence_transformers import SentenceTransformer
 
 from darklode.flows import open_systems
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.towers.distillation import distances
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.determinism import deterministic
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, Adapter
+from darklode.pipeline.train.release.onnx_export import export
 from helpers.adapted import refused
 from helpers.runs import read
 
@@ -74,5 +76,7 @@ def test_it_is_trained_saved_and_fits_its_index(distilled: Distilled, pair: Teac
     with open_systems.open_adapter_check(str(tmp_path / "static"), str(index)) as check:
         registry.release(check, None)
     assert [row["state"] for row in registry.rows()] == ["released"]
+    with pytest.raises(DarklodeError, match="is a static student"):
+        export(Adapter.open(str(tmp_path / "static")))
     page = (tmp_path / "static" / "README.md").read_text()
     assert "Student: static" in page
