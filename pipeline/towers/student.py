@@ -74,7 +74,7 @@ def evenly_spaced(n: int, n_total: int) -> list[int]:
 def first_and_last(n: int, n_total: int) -> list[int]:
     """Indices of the first and the last n − 1 of `n_total` layers; the last one if n is 1.
 
-    Beside evenly spaced layers, those of MiniLM begin nearer to the teacher: see `benchmarks/students.py`.
+    Those of MiniLM begin nearer to the teacher than evenly spaced ones: see `benchmarks/students.py`.
 
     Raises:
         SettingsError: there are fewer layers.
