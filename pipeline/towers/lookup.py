@@ -46,7 +46,8 @@ def replace_lower_layers(loaded: Any) -> None:
     if len(layers) < 2:
         return
     states = torch.from_numpy(hidden_states(model, loaded.tokenizer, layer=-2))
-    norm, embeddings = layers[-2].output.LayerNorm, model.embeddings
+    replaced: Any = layers[-2]
+    norm, embeddings = replaced.output.LayerNorm, model.embeddings
     table = embeddings.word_embeddings.weight
     with torch.no_grad():
         scale = torch.where(norm.weight.abs() < 1e-6, torch.ones_like(norm.weight), norm.weight)
