@@ -25,12 +25,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.adapt import document_hash
 from benchmarks.collections_io import existing, options, read_jsonl
 from benchmarks.measure import peak_megabytes, processor_seconds
-from benchmarks.quality import content_hash
 from benchmarks.report import ResultTable, publish
 from darklode.flows.jobs.build_index import steps, update_steps
 from darklode.pipeline.base.artifacts import Run, Step
+from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
 from darklode.pipeline.base.types import Floats
@@ -107,10 +108,12 @@ def perturbed(real: Floats, count: int) -> Iterator[Floats]:
 
 def real_vectors(folders: Sequence[Path], cache: EmbeddingCache) -> tuple[Floats, Floats]:
     """Vectors of all texts and of a sample of the queries."""
-    texts = [row["text"] for folder in folders for row in read_jsonl(folder / "corpus.jsonl")]
+    documents = [row for folder in folders for row in read_jsonl(folder / "corpus.jsonl")]
     queries = [row["text"] for folder in folders for row in read_jsonl(folder / "queries.jsonl")]
     sample = [queries[row % len(queries)] for row in np.random.default_rng(7).permutation(max(len(queries), QUERIES))]
-    hashed = pa.array([content_hash(text) for text in texts]), pa.array(texts)
+    titles, texts = ([row.get(name, "") for row in documents] for name in ("title", "text"))
+    rows = pa.table({"title": titles, "heading": pa.nulls(len(texts), pa.string()), "text": texts})
+    hashed = pa.array(map(document_hash, titles, texts)), view(rows).combine_chunks()
     encoder = Deferred(MINILM)
     return CachedTexts(encoder, cache)(hashed), CachedQueries(encoder, cache)(sample[:QUERIES])
 

@@ -89,6 +89,13 @@ def is_member(numbers: Ints, other_numbers: Ints) -> NDArray[np.bool_]:
     return np.asarray(marks[numbers])
 
 
+def positions_of(numbers: Ints, other_numbers: Ints) -> Ints:
+    """Position in `other_numbers`, which are ≥ 0 and unique, of each number ≥ 0; -1 if it does not occur."""
+    positions = np.full(1 + max(int(numbers.max(initial=0)), int(other_numbers.max(initial=0))), -1, np.int64)
+    positions[other_numbers] = np.arange(len(other_numbers))
+    return np.asarray(positions[numbers])
+
+
 def numbers_in(index: Any) -> Ints:
     """Numbers of the vectors in an index, ascending."""
     library = faiss()

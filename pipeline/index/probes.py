@@ -186,7 +186,7 @@ def _top(scores: Floats) -> Ints:
 
 def _without_truncation(stored_vectors: StoredVectors) -> StoredVectors:
     """The vectors in full dimensions: recall is measured against them."""
-    return replace(stored_vectors, dimensions=None)
+    return stored_vectors if stored_vectors.dimensions is None else replace(stored_vectors, dimensions=None)
 
 
 def _next_number(texts: pa.Table) -> int:

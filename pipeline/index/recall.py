@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Store, Tables
 from darklode.pipeline.base.types import Floats, Ints, Row
 from darklode.pipeline.index.build import open_index, stored_files
-from darklode.pipeline.index.faiss_io import is_member, numbers_in, one_thread
+from darklode.pipeline.index.faiss_io import is_member, numbers_in, one_thread, positions_of
 from darklode.pipeline.index.probes import lists_of, parts_of, vectors_of
 from darklode.pipeline.index.search import IndexSearcher
 from darklode.pipeline.index.source import truncate_and_normalize
@@ -246,8 +246,9 @@ def _result_rows(tables: Tables, finder: IndexSearcher, queries: Floats, effort:
     numbers, scores = finder.find(queries, RECORDED_DEPTH, effort)
     texts = tables.read(INDEXED_TEXTS.name, ["text_id", "number"])
     query, rank = np.nonzero(numbers >= 0)
-    text_index = pc.index_in(pa.array(numbers[query, rank]), value_set=texts["number"].combine_chunks())
-    columns = {"query": pa.array(query), "rank": pa.array(rank + 1), "text_id": texts["text_id"].take(text_index)}
+    text_index = positions_of(numbers[query, rank], texts["number"].to_numpy())
+    text_ids = texts["text_id"].take(pa.array(text_index))
+    columns = {"query": pa.array(query), "rank": pa.array(rank + 1), "text_id": text_ids}
     return INDEX_RESULTS.rows(columns | {"score": pa.array(scores[query, rank])})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Store, key_of
 from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.errors import ArtifactError, InputError
-from darklode.pipeline.base.memory.keys import keys_of
+from darklode.pipeline.base.memory.keys import Keys, keys_of
 from darklode.pipeline.base.memory.shards import Shards
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
@@ -50,6 +51,11 @@ class StoredVectors:
     encoder: EncoderKind
     cache: CacheSettings
     dimensions: int | None
+    _opened: list[Shards] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The cached vectors as last opened: opening sorts the keys of all vectors, which takes longer than a small update."""
+
+    def __reduce__(self) -> tuple[type[StoredVectors], tuple[EncoderKind, CacheSettings, int | None]]:
+        return StoredVectors, (self.encoder, self.cache, self.dimensions)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -70,15 +76,25 @@ class StoredVectors:
         Raises:
             ArtifactError: a vector is not in the cache.
         """
-        shards = self.open()
         for start in range(0, len(hashes), rows):
-            numbers = shards.find(keys_of(hashes[start : start + rows])) if shards else np.full(1, -1)
-            if shards is None or (numbers < 0).any():
-                raise ArtifactError(
-                    f"vectors of {self.encoder.encoder_id()} were pruned while in use; run the command again"
-                )
+            shards, numbers = self._find(keys_of(hashes[start : start + rows]))
             yield start, truncate_and_normalize(shards.take(numbers), self.dimensions)
             shards.release()
+
+    def _find(self, keys: Keys) -> tuple[Shards, NDArray[np.int64]]:
+        """The opened vectors, opened again if a key is missing, and the number of each key."""
+        for shards in self._opened:
+            numbers = shards.find(keys)
+            if (numbers >= 0).all():
+                return shards, numbers
+        reopened = self.open()
+        numbers = reopened.find(keys) if reopened else np.full(1, -1)
+        if reopened is None or (numbers < 0).any():
+            raise ArtifactError(
+                f"vectors of {self.encoder.encoder_id()} were pruned while in use; run the command again"
+            )
+        self._opened[:] = [reopened]
+        return reopened, numbers
 
     def take(self, hashes: pa.ChunkedArray | pa.Array) -> Floats:
         """The vectors of `blocks` in one array."""

@@ -55,12 +55,13 @@ def update_indexed_texts(source: VectorSource, output: Output, *, trained: str) 
         ArtifactError: the previous table is missing.
     """
     earlier, rows = previous_tables(output, trained, INDEXED_TEXTS.name), source.rows()
-    before = earlier.read(INDEXED_TEXTS.name).combine_chunks()
-    numbers = _earlier_numbers(rows, before)
+    before = earlier.read(INDEXED_TEXTS.name, ["text_id", "content_hash", "number"]).combine_chunks()
+    row_before = pc.index_in(rows["text_id"], value_set=before["text_id"].combine_chunks())
+    numbers = _earlier_numbers(rows, before, row_before)
     added, next_number = np.flatnonzero(numbers < 0), int(output.earlier_facts[NEXT_NUMBER_FACT])
     numbers[added] = next_number + np.arange(len(added))
     _write(source, output, rows, numbers)
-    is_known = pc.is_in(rows["text_id"], value_set=before["text_id"].combine_chunks()).to_numpy(zero_copy_only=False)
+    is_known = pc.is_valid(row_before).to_numpy()
     changed = int(is_known[added].sum())
     output.facts[NEXT_NUMBER_FACT] = next_number + len(added)
     output.facts["added"], output.facts["changed"] = len(added) - changed, changed
@@ -68,9 +69,8 @@ def update_indexed_texts(source: VectorSource, output: Output, *, trained: str) 
     output.count(FunnelStep("indexed_texts", "texts before", before.num_rows, "texts", rows.num_rows))
 
 
-def _earlier_numbers(rows: pa.Table, before: pa.Table) -> Ints:
+def _earlier_numbers(rows: pa.Table, before: pa.Table, row_before: pa.ChunkedArray) -> Ints:
     """The number of each unchanged text; -1 for added and changed ones."""
-    row_before = pc.index_in(rows["text_id"], value_set=before["text_id"].combine_chunks())
     same = pc.equal(before["content_hash"].take(row_before), rows["content_hash"])
     numbers_before = pc.if_else(pc.fill_null(same, False), before["number"].take(row_before), -1)
     return np.array(numbers_before.to_numpy(), np.int64)
