@@ -61,7 +61,7 @@ class MadeVectors:
     names: Path
     first: int
     last: int
-    tenant: str = "default"
+    tenants: tuple[str, ...] = ("default",)
     url: str = "made"
 
     @property
@@ -77,8 +77,8 @@ class MadeVectors:
     def rows(self) -> pa.Table:
         return pq.read_table(self.names).slice(self.first, self.last - self.first)
 
-    def queries(self) -> list[str]:
-        return query_names()
+    def queries(self) -> dict[str, list[str]]:
+        return {self.tenants[0]: query_names()}
 
     def text_tables(self) -> Iterator[pa.Table]:
         raise NotImplementedError("made-up vectors have no texts")
@@ -123,7 +123,8 @@ def make_vectors(real: Floats, queries: Floats, root: Path, count: int) -> Store
     stored = StoredVectors(MINILM, CacheSettings(root=str(root / "cache")), None)
     names = pa.array([f"t{number:08}" for number in range(count)])
     hashes = [md5(str(number).encode(), usedforsecurity=False).hexdigest() for number in range(count)]
-    pq.write_table(pa.Table.from_arrays([names, names, pa.array(hashes)], schema=ROW_SCHEMA), root / "names.parquet")
+    columns = [pa.repeat("default", count), names, names, pa.array(hashes)]
+    pq.write_table(pa.Table.from_arrays(columns, schema=ROW_SCHEMA), root / "names.parquet")
     with stored.memory().writer(MINILM.encoder_id(), real.shape[1]) as writer:
         for block, vectors in enumerate(perturbed(real, count)):
             writer.add(hashes[block * BLOCK : block * BLOCK + len(vectors)], vectors)
@@ -194,7 +195,7 @@ def measure(real: Floats, queries: Floats, root: Path, count: int) -> list[Resul
 
 
 def _settings(kind: str, cache: CacheSettings) -> Settings:
-    return Settings(index=INDEXES.load(kind)(queries=QUERIES), cache=cache)
+    return Settings(index=INDEXES.load(kind)(tuning_queries=QUERIES), cache=cache)
 
 
 def search_table(

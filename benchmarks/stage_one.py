@@ -1,14 +1,14 @@
 """Training both towers: views, margin and dimensions.
 
 `train-towers --stage 1` from people's labels: plain contrast (one view, no margin loss, one vector length), contrast
-with each of three document views, margin loss and nested dimensions added alone, and all three. nDCG@10 on test queries
-that share no positive with training, mean over seeds; differences to plain contrast with paired bootstrap intervals over
-queries. Beside them the encoder as it is, and `adapt` by `linear` from the same labels. Both towers start from the first
-layers of all-MiniLM-L6-v2 and read 64 tokens, so that two cores can train all cells. Hard negatives: texts that
+with three document views, margin loss and nested dimensions, each added alone, and all three. nDCG@10 on test queries
+that share no positive with training, mean over seeds; differences to plain contrast with paired bootstrap intervals
+over queries. Beside them the encoder as it is, and `adapt` by `linear` from the same labels. Both towers start from the
+first layers of all-MiniLM-L6-v2 and read 64 tokens, so that two cores can train all cells. Hard negatives: texts that
 all-MiniLM-L6-v2 ranks among a query's first hundred, with a score of at most .95 of the positive's. Documents without
 title (homedepot and insuranceqa have none) get the first third of their words, at most 12, as title. The learning rate
-is selected on validation queries. Every cell (collection, variant, seed) is saved in `--work`; the same command resumes,
-and the table has the finished cells. Takes hours; `--quick` trains cranfield for 4 steps (3 min).
+is selected on validation queries. Every cell (collection, variant, seed) is saved in `--work`: the same command
+resumes, and the table has the finished cells. Takes hours; `--quick` trains cranfield for 4 steps (5 min).
 
     python -m benchmarks.stage_one [--quick] [--only COLLECTION ...] [--variants VARIANT ...] [--seeds N] [--steps N]
                                    [--layers N] [--rates RATE ...] [--work FOLDER] [--collections FOLDER]
@@ -35,6 +35,7 @@ from benchmarks.adapt import LEAST_GRADE, MINILM, TrainingLabels, adapt, documen
 from benchmarks.collections_io import options, present, read_jsonl
 from benchmarks.label_weights import UNSEEN_SQL
 from benchmarks.report import ResultTable, publish
+from benchmarks.run_tables import write_columns
 from darklode.flows.jobs.train_both_towers import steps, topical
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.base.chunk_texts import view
@@ -68,6 +69,7 @@ COLLECTIONS = ("insuranceqa", "homedepot")
 TOKENS, RATES, DIMENSIONS = 64, (2e-5, 1e-4), (16, 128)
 TITLE_SHARE, MAX_TITLE_WORDS = 3, 12
 NEGATIVES, NEGATIVE_DEPTH, MAX_SHARE_OF_POSITIVE, QUERIES_PER_BLOCK = 4, 100, 0.95, 256
+DOCUMENT_COLUMNS = ("doc_id", "text", "source", "content_hash")
 MEASURE, DEPTH = "nDCG@10", 10
 
 
@@ -207,7 +209,7 @@ class TowerBenchmark:
         lora = settings.adapt.only("lora_rank", "lora_alpha", "target_modules")
         towers = best_towers(tables, DualInputs(self.encoder, base.sources), settings.dual, lora)
         best = tables.sql("FROM dual_trials ORDER BY validation DESC, trial LIMIT 1").to_pylist()[0]
-        texts, queries = self.test_texts(tables)
+        texts, queries, ids = self.test_texts(tables)
         vectors = towers.encode(queries, queries=True), towers.encode(texts, queries=False)
         scores = {str(size): self.score(tables, *(_unit(part[:, :size]) for part in vectors)) for size in DIMENSIONS}
         result = {name: values.tolist() for name, values in scores.items()}
@@ -220,11 +222,11 @@ class TowerBenchmark:
             "rate": best["learning_rate"],
         }
 
-    def test_texts(self, tables: Tables) -> tuple[list[str], list[str]]:
-        """All texts by id, and the test queries by id."""
+    def test_texts(self, tables: Tables) -> tuple[list[str], list[str], list[str]]:
+        """All texts in the order of their ids; texts and ids of the test queries in the order of their ids."""
         chunks = self.run.tables("chunks").read("chunks").sort_by("chunk_id")
         queries = tables.read("adaptation_queries").filter(self._is_unseen(tables)).sort_by("query_id")
-        return view(chunks).to_pylist(), queries["text"].to_pylist()
+        return view(chunks).to_pylist(), queries["text"].to_pylist(), queries["query_id"].to_pylist()
 
     @staticmethod
     def _is_unseen(tables: Tables) -> pa.ChunkedArray:
@@ -249,17 +251,21 @@ class TowerBenchmark:
         labels = labels.filter(pc.is_in(labels["query_id"], value_set=query_ids.combine_chunks()))
         return np.asarray(compute_measures([rankings], labels, query_ids.to_pylist(), [MEASURE])[:, 0])
 
-    def baselines(self, folder: Path, cache: str) -> dict[str, NDArray[np.float64]]:
-        """nDCG@10 of each test query by the encoder as it is, and adapted."""
+    def baselines(self, folder: Path, cache: str) -> dict[str, dict[str, float]]:
+        """nDCG@10 of each test query, by id, by the encoder as it is, and adapted."""
         saved = self.work / f"{self.name}-baselines-{key_of(self.encoder.encoder_id())[:8]}.json"
         if not saved.exists():
             trial = adapt(self.run, Run(str(folder)), cache, "linear", 0, self.encoder)
-            saved.write_text(json.dumps({UNTRAINED: trial.base.tolist(), ADAPTED: trial.adapted.tolist()}))
-        return {name: np.array(values) for name, values in json.loads(saved.read_text()).items()}
+            rows = Run(str(folder)).tables("evaluation_queries").read("evaluation_queries")
+            ids = sorted(pc.unique(rows["query_id"]).to_pylist())
+            scores = {UNTRAINED: trial.base, ADAPTED: trial.adapted}
+            by_id = {name: dict(zip(ids, values.tolist(), strict=True)) for name, values in scores.items()}
+            saved.write_text(json.dumps(by_id))
+        return cast(dict[str, dict[str, float]], json.loads(saved.read_text()))
 
 
 def result_rows(
-    benchmark: TowerBenchmark, cells: Sequence[Mapping[str, Any]], baselines: Mapping[str, Doubles]
+    benchmark: TowerBenchmark, cells: Sequence[Mapping[str, Any]], baselines: Mapping[str, Mapping[str, float]]
 ) -> list[list[object]]:
     """A row for each baseline and each variant with a finished cell."""
     scores = {
@@ -270,7 +276,8 @@ def result_rows(
     whole = str(DIMENSIONS[-1])
     plain = np.mean(scores[PLAIN][whole], axis=0)
     rows: list[list[object]] = []
-    for name, values in baselines.items():
+    for name, by_id in baselines.items():
+        values = np.array([by_id[query] for query in cells[0]["ids"]])
         difference = _difference(values, plain)
         rows.append([benchmark.name, name, None, len(values), float(values.mean()), *difference, *[None] * 4])
     for name, by_size in scores.items():
@@ -327,6 +334,7 @@ def main() -> None:
             people_labels(arguments.collections / name, LEAST_GRADE[name]),
         )
         run = make_run(with_titles(collection, work), work / f"{name}-run", with_negatives(collection, training, cache))
+        write_columns(run, "documents", {name: [] for name in DOCUMENT_COLUMNS})  # no topics
         benchmark = TowerBenchmark(name, run, encoder, budget, work)
         by_collection[name] = benchmark, benchmark.baselines(work / f"{name}-adapted", arguments.cache), []
     # Seed by seed, so that an unfinished table compares all variants.
@@ -338,7 +346,7 @@ def main() -> None:
             publish("stage_one", [result_table(rows, budget)], quick=arguments.quick)
 
 
-def _rows(parts: tuple[TowerBenchmark, dict[str, Doubles], list[dict[str, Any]]]) -> list[list[object]]:
+def _rows(parts: tuple[TowerBenchmark, dict[str, dict[str, float]], list[dict[str, Any]]]) -> list[list[object]]:
     benchmark, baselines, cells = parts
     return result_rows(benchmark, cells, baselines)
 

@@ -96,6 +96,14 @@ def positions_of(numbers: Ints, other_numbers: Ints) -> Ints:
     return np.asarray(positions[numbers])
 
 
+def selector_of(numbers: Ints) -> Any:
+    """A faiss selector of some vectors by number; it is a bitmap, so that a look-up is one bit."""
+    library = faiss()
+    mask = np.zeros(1 + int(numbers.max(initial=0)), np.bool_)
+    mask[numbers] = True
+    return library.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
+
+
 def numbers_in(index: Any) -> Ints:
     """Numbers of the vectors in an index, ascending."""
     library = faiss()

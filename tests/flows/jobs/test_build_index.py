@@ -106,9 +106,7 @@ def test_an_update_finds_what_a_full_fill_with_the_same_codes_finds(indexed: Pat
             full = from_bytes(bytes(to_bytes(searcher._finder.index)), "")
             full.reset()
             full.add_with_ids(vectors, texts["number"].to_numpy())
-        numbers, scores = replace(searcher._finder, index=full, removed=np.empty(0, np.int64)).find(
-            vectors, 10, facts["effort"]
-        )
+        numbers, scores = replace(searcher._finder, index=full, current=None).find(vectors, 10, facts["effort"])
     np.testing.assert_allclose(found.scores, scores, atol=1e-6)
     near = np.sort(np.where(scores > scores[:, -1:] + 1e-6, texts["number"].to_numpy()[found.rows], -1), axis=1)
     np.testing.assert_array_equal(near, np.sort(np.where(scores > scores[:, -1:] + 1e-6, numbers, -1), axis=1))
