@@ -29,7 +29,6 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from benchmarks.adapt import LEAST_GRADE, MINILM, TrainingLabels, adapt, document_hash, make_run, people_labels
 from benchmarks.collections_io import options, present, read_jsonl
@@ -216,6 +215,7 @@ class TowerBenchmark:
         means = {name: round(float(values.mean()), 4) for name, values in scores.items()}
         return {
             "scores": result,
+            "ids": ids,
             "mean": means,
             "seconds": seconds,
             "step": best["step"],

@@ -50,7 +50,7 @@ from darklode.schemas.run_inputs import IndexInputs
 from darklode.schemas.settings import Settings
 
 
-def build_index(
+def build_index(  # noqa: PLR0913, PLR0917 (a flow: its parameters are those of the command)
     source: str,
     encoder: str,
     out: str,
