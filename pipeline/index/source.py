@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Store, key_of
 from darklode.pipeline.base.artifacts.database import scratch
 from darklode.pipeline.base.errors import ArtifactError, InputError
-from darklode.pipeline.base.memory.keys import Keys, keys_of
+from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.shards import Shards
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
-from darklode.pipeline.base.types import Floats
+from darklode.pipeline.base.types import Floats, Keys
 from darklode.pipeline.index.vector_file import VECTORS_PER_BLOCK, read_numpy, read_parquet
 from darklode.pipeline.retrieve.encoders.caching import ensure_cached
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
