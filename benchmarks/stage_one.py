@@ -305,7 +305,7 @@ def result_table(rows: Sequence[Sequence[object]], budget: Budget) -> ResultTabl
     rates = " or ".join(f"{rate:g}" for rate in budget.rates)
     note = (
         f"{budget.layers} layers, {TOKENS} tokens, batches of {DualSettings().batch_size}, learning rate {rates}; "
-        f"128 dimensions unless stated. Seconds are of a seed's training with its evaluations, all learning rates together."
+        f"128 dimensions unless stated. Seconds: training and evaluations of a seed, all learning rates together."
     )
     return ResultTable("Parts of stage 1", columns, rows, note, packages=["sentence-transformers", "torch"])
 
