@@ -201,6 +201,8 @@ class VectorSearcher:
         Raises:
             ArtifactError: one would get it; the index contradicts its table of texts.
         """
+        if len(self.tenants) == 1:
+            return
         query, column = np.nonzero(rows >= 0)
         names = self.texts["tenant"].take(pa.array(rows[query, column]))
         expected = pa.array(tenants, pa.string()).take(pa.array(query))
