@@ -33,7 +33,7 @@ from darklode.schemas.serving_tables import (
 )
 
 RECALL_TABLES = (INDEXED_TEXTS.name, INDEX_FILES.name, INDEX_QUERIES.name, INDEX_PROBES.name)
-RECALL_STAGE = Stage("index_recall", 3, RECALL_TABLES, (INDEX_RECALL.name, INDEX_RESULTS.name))
+RECALL_STAGE = Stage("index_recall", 4, RECALL_TABLES, (INDEX_RECALL.name, INDEX_RESULTS.name))
 
 
 DEPTHS = (10, 100)
@@ -141,7 +141,7 @@ def measure_recall(tables: Tables, output: Output, opening: IndexOpening, *, tar
     with TemporaryDirectory(prefix="darklode-index-") as scratch:
         finder = open_searcher(opening, tables, Path(scratch))
         parts = _query_parts(tables, opening.dimensions)
-        trial_rows, (effort, rerank) = _choose_effort(finder, parts, target)
+        trial_rows, (effort, rerank) = _choose_effort(finder, _not_exact(parts, finder), target)
         _write_recall(tables, output, replace(finder, rerank=rerank), parts, trial_rows, effort)
 
 
@@ -180,8 +180,32 @@ def measure_updated(tables: Tables, output: Output, opening: IndexOpening, *, ef
         finder = open_searcher(opening, tables, Path(scratch))
         parts = _query_parts(tables, opening.dimensions)
         _write_recall(
-            tables, output, finder, parts, [row for part in parts for row in part.rows(finder, effort)], effort
+            tables,
+            output,
+            finder,
+            parts,
+            [row for part in _not_exact(parts, finder) for row in part.rows(finder, effort)],
+            effort,
         )
+
+
+def _not_exact(parts: list[QueryPart], finder: IndexSearcher) -> list[QueryPart]:
+    """The queries of tenants that are not searched exactly; all queries if every tenant is.
+
+    Exact searches would raise mean recall, and the effort would be too low for the other tenants.
+    """
+    rows_of_parts = [[row for row, tenant in enumerate(part.tenants) if not finder.is_exact(tenant)] for part in parts]
+    return [
+        replace(
+            part,
+            queries=part.queries[rows],
+            expected=part.expected[rows],
+            tenants=[part.tenants[row] for row in rows],
+        )
+        if rows
+        else part
+        for part, rows in zip(parts, rows_of_parts, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

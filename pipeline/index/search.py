@@ -63,6 +63,12 @@ class IndexSearcher:
     current: Any
     tenants: Mapping[str, TenantTexts]
 
+    def is_exact(self, tenant: str) -> bool:
+        """Whether a tenant's texts are searched exactly, not by the index."""
+        texts = self.tenants.get(tenant)
+        has_vectors = self.stored is not None or not self.kind.LOSSY
+        return texts is not None and has_vectors and len(texts.numbers) <= MAX_EXACT_TEXTS
+
     def find(self, queries: Floats, depth: int, effort: int, tenant: str | None = None) -> tuple[Ints, Floats]:
         """Numbers (-1: none) and scores of the best texts, shape (n_queries, depth); ties by lower number.
 
