@@ -146,7 +146,7 @@ class TowersInputs(TrainedInputs):
 
 
 class IndexInputs(FolderInputs):
-    """An index; `source` is a run or a file of vectors."""
+    """An index; `source` is a run or a file of vectors, `tenants` names several, separated by commas, or is `all`."""
 
     description = "an index"
     command = "darklode index"
@@ -154,7 +154,8 @@ class IndexInputs(FolderInputs):
     kind: Literal["index"] = "index"
     source: str
     encoder: str
-    tenant: str
+    tenant: str | None = None
+    tenants: str | None = None
     adapter: str | None = None
 
 
