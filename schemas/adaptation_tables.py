@@ -99,6 +99,29 @@ HEADROOM = Table(
                 "(feedback), weight of the encoder's scores (weighted fusion)",
                 null=True,
             ),
+            column("centering", pa.float64(), "share of the mean query that whitening removes", null=True),
+        ]
+    ),
+)
+
+RETRIEVED_POSITIVES = Table(
+    "retrieved_positives",
+    ("tenant", "query_id", "rank"),
+    "first texts of the train queries in the weighted fusion of BM25 and the whitened base: positives without labels",
+    pa.schema([TENANT, QUERY_ID, column("rank", pa.int32(), "rank in the fused list, from 1"), TEXT]),
+)
+
+LEXICAL_RANKINGS = Table(
+    "lexical_rankings",
+    ("tenant", "query_id", "rank"),
+    "BM25 rankings of the train and validation queries, for `adapt.serve_as: hybrid`",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            column("rank", pa.int32(), "rank, from 1"),
+            TEXT,
+            column("score", pa.float32(), "BM25 score"),
         ]
     ),
 )
@@ -137,10 +160,18 @@ ADAPTATION_TRIALS = Table(
     pa.schema(
         [
             TRIAL,
-            column("setting", pa.string(), "learning rate (0: the start, untrained), or ridge of the closed form"),
+            column(
+                "setting",
+                pa.string(),
+                "learning rate (0: the start, untrained) and positives, or ridge of the closed form",
+            ),
             column("share", pa.float64(), "interpolation from base weights (0) to trained weights (1)"),
             column("step", pa.int32(), "step of the selected weights"),
-            column("validation", pa.float64(), "nDCG@10 on the queries used for model selection"),
+            column(
+                "validation",
+                pa.float64(),
+                "nDCG@10 on the queries used for model selection; of the fusion with BM25 if it is served so",
+            ),
             column("queries", pa.int64(), "number of these queries"),
             column(
                 "folds",
@@ -331,6 +362,8 @@ ADAPTATION_TABLES = (
     ADAPTATION_LABELS,
     ADAPTATION_TEXTS,
     HEADROOM,
+    RETRIEVED_POSITIVES,
+    LEXICAL_RANKINGS,
     TRAINING_LOG,
     ADAPTATION_TRIALS,
     ADAPTER_WEIGHTS,

@@ -16,7 +16,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.heads import name_tensors
-from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache
+from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache, TrialSetting
 from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder
 from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.fit.whitening import best_whitening
@@ -42,21 +42,22 @@ class EncoderMethod:
         assert isinstance(base.encoder, SentenceTransformersSettings)
         self._settings, self._base, self._encoder = settings, base, base.encoder
         self._opened: TrainableEncoder | None = None
-        self._start = PerTaskCache(best_whitening)
+        self._start = PerTaskCache(lambda task: best_whitening(task, centerings=(0.0,)))
 
     @property
-    def hyperparameters(self) -> Sequence[float]:
+    def hyperparameters(self) -> Sequence[TrialSetting]:
         """The learning rates."""
-        return self._settings.learning_rates or DEFAULT_LEARNING_RATES[self._settings.method]
+        rates = self._settings.learning_rates or DEFAULT_LEARNING_RATES[self._settings.method]
+        return [TrialSetting(rate) for rate in rates]
 
-    def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
+    def fit(self, task: Task, setting: TrialSetting, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 
-        weight = self._start(task) if self._settings.init == "whitened" else None
+        whitening = self._start(task) if self._settings.init == "whitened" else None
         with deterministic(seed):
             encoder = self._open()
-            encoder.start = None if weight is None else torch.from_numpy(weight)
-            return train_encoder(task, self._settings, setting, encoder, seed, on_step)
+            encoder.start = None if whitening is None else torch.from_numpy(whitening.weight)
+            return train_encoder(task, self._settings, setting.value, encoder, seed, on_step)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """Queries are encoded with the trained weights."""

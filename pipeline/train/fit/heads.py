@@ -10,7 +10,7 @@ from torch.nn import functional
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.types import Layers, Weights
 
-N_LAYERS = {"linear": 1, "closed_form": 1, "whitened": 1, "ffn": 3}
+N_LAYERS = {"linear": 1, "distilled": 1, "closed_form": 1, "whitened": 1, "ffn": 3}
 """Number of layers of each method's head, each as wide as a vector."""
 
 
@@ -69,11 +69,6 @@ class Head(nn.Module):
                 layer.weight.copy_(torch.from_numpy(weight))
                 layer.bias.copy_(torch.from_numpy(bias))
         return head
-
-    @classmethod
-    def mapping(cls, weight: Floats) -> Head:
-        """A one-layer head that equals a linear map, shape (dimensions, dimensions), before normalization."""
-        return cls.from_layers([(weight - np.eye(len(weight), dtype=np.float32), np.zeros(len(weight), np.float32))])
 
     def _linear(self) -> list[nn.Linear]:
         return [layer for layer in self.layers if isinstance(layer, nn.Linear)]

@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 
 CONTROL_STAGE = Stage(
     "control_weights",
-    1,
-    ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials"),
+    2,
+    ("adaptation_queries", "adaptation_labels", "adaptation_texts", "retrieved_positives", "adaptation_trials"),
     (CONTROL_WEIGHTS.name,),
 )
 
-METHODS = tuple(name for name in HEADS if name != "whitened")
+METHODS = tuple(name for name in HEADS if name not in {"whitened", "distilled"})
 """Methods with a control: heads that learn from labels. Encoder methods take hours; see `darklode adapt compare`."""
 
 
 def train_control(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
     """Train the selected setting with each positive assigned to another query, and write its weights.
 
-    Writes nothing if there is nothing to compare: the base or an untrained start was selected, the method has no
-    control (`METHODS`), or the labels cannot be shuffled.
+    Retrieved positives, if the setting trains on them, too, stay as they are. Writes nothing if there is nothing to
+    compare: the base, an untrained start or retrieved positives alone were selected, the method has no control
+    (`METHODS`), or the labels cannot be shuffled.
 
     Args:
-        tables: the tables of `adaptation_pairs` and the trials.
+        tables: the tables of `adaptation_pairs`, `retrieved_positives` and the trials.
         output: receives `control_weights`.
         settings: method, loss, negatives and steps.
         base: the encoder that is adapted.
@@ -48,9 +49,14 @@ def train_control(tables: Tables, output: Output, settings: AdaptSettings, base:
 
     method, best = create_method(settings, base), best_trial(tables)
     setting = method.hyperparameters[best["trial"]]
-    if settings.method not in METHODS or not best["share"] or not setting:
+    if settings.method not in METHODS or not best["share"] or not setting.learns_from_labels:
         return
-    task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
+    task = Task.from_tables(
+        tables,
+        base.open(tables),
+        same_document=settings.allow_same_document_negatives,
+        retrieved=tables.read("retrieved_positives"),
+    )
     task = full_training(task) if folds(task, seed) else without_shared_positives(task)
     try:
         shuffled = shuffle_labels(task, seed)

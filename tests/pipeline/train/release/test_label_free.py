@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.train.data.dataset import Task
+from darklode.pipeline.train.data.system_names import BASE, BM25, FEEDBACK, LABEL_FREE, WHITENED, by_ranks, by_scores
 from darklode.pipeline.train.fit.whitening import COVARIANCE_POWERS, whiten, whitenings
 from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
 from darklode.pipeline.train.release.label_free import DENSE_WEIGHTS, FEEDBACK_WEIGHTS, LabelFree, add_feedback
-from darklode.pipeline.train.release.system_names import BASE, BM25, FEEDBACK, LABEL_FREE, WHITENED, by_ranks, by_scores
 
 from ..conftest import Adapted
 
