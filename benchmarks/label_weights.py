@@ -133,7 +133,7 @@ class Trainer:
             create_method(settings, self.base),
             (ValidationScore(0.0, -1.0, 0), self.score(self.test.vectors)),
         )
-        for setting in [each for each in method.hyperparameters if each.positives == "labelled"]:
+        for setting in method.hyperparameters:
             weights = method.fit(replace(task, keep_last=True), setting, seed, lambda *_: None).best_weights
             score = best_score(score_shares(task, method, weights))
             if preference(score) > preference(best[0]):

@@ -15,9 +15,9 @@ from darklode.schemas.shared import (
     TrainBatchSize,
 )
 
-Method = Literal["linear", "ffn", "closed_form", "whitened", "distilled", "lora", "top_n", "full"]
+Method = Literal["linear", "ffn", "closed_form", "whitened", "lora", "top_n", "full"]
 
-HEADS: tuple[Method, ...] = ("linear", "ffn", "closed_form", "whitened", "distilled")
+HEADS: tuple[Method, ...] = ("linear", "ffn", "closed_form", "whitened")
 """Layers on the query vectors; the encoder itself stays as it is."""
 
 METHOD = ("method", "lora_rank", "lora_alpha", "target_modules", "top_layers")

@@ -104,17 +104,10 @@ HEADROOM = Table(
     ),
 )
 
-RETRIEVED_POSITIVES = Table(
-    "retrieved_positives",
-    ("tenant", "query_id", "rank"),
-    "first texts of the train queries in the weighted fusion of BM25 and the whitened base: positives without labels",
-    pa.schema([TENANT, QUERY_ID, column("rank", pa.int32(), "rank in the fused list, from 1"), TEXT]),
-)
-
 LEXICAL_RANKINGS = Table(
     "lexical_rankings",
     ("tenant", "query_id", "rank"),
-    "BM25 rankings of the train and validation queries, for `adapt.serve_as: hybrid`",
+    "BM25 rankings of the queries used for model selection, for `adapt.serve_as: hybrid`",
     pa.schema(
         [
             TENANT,
@@ -163,7 +156,7 @@ ADAPTATION_TRIALS = Table(
             column(
                 "setting",
                 pa.string(),
-                "learning rate (0: the start, untrained) and positives, or ridge of the closed form",
+                "learning rate (0: the start, untrained), ridge of the closed form, or power of a whitening",
             ),
             column("share", pa.float64(), "interpolation from base weights (0) to trained weights (1)"),
             column("step", pa.int32(), "step of the selected weights"),
@@ -362,7 +355,6 @@ ADAPTATION_TABLES = (
     ADAPTATION_LABELS,
     ADAPTATION_TEXTS,
     HEADROOM,
-    RETRIEVED_POSITIVES,
     LEXICAL_RANKINGS,
     TRAINING_LOG,
     ADAPTATION_TRIALS,

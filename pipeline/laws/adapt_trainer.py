@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from darklode.pipeline.laws.trainer import UNTRAINED, GridData, OnProgress, PointKey, TrainedModel
 from darklode.pipeline.train.fit.method_registry import create_method
-from darklode.pipeline.train.fit.methods import Method, TrialSetting
+from darklode.pipeline.train.fit.methods import Method
 from darklode.pipeline.train.fit.model_selection import ValidationScore, best_score, preference, score_shares
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -60,9 +60,9 @@ class AdapterTrainer:
         """
         method = create_method(self.adapt, data.base)
 
-        def fit(setting: TrialSetting) -> tuple[ValidationScore, TrialSetting, Weights]:
+        def fit(setting: float) -> tuple[ValidationScore, float, Weights]:
             def on_step(step: int, message: str) -> None:
-                name = f"{point.name}, {method.setting_name} {setting}"
+                name = f"{point.name}, {method.setting_name} {setting:g}"
                 on_progress(step, self.adapt.max_steps, f"{name}: {message}")
 
             trial_task = replace(task, keep_last=not data.can_select)
@@ -75,7 +75,7 @@ class AdapterTrainer:
         n_pairs = len(task.pair_query)
         if not score.share:
             return replace(UNTRAINED, pairs=n_pairs)
-        chosen = f"{method.setting_name} {setting} × {score.share:g}"
+        chosen = f"{method.setting_name} {setting:g} × {score.share:g}"
         return TrainedModel(chosen, n_pairs, (method, weights, score.share))
 
     @contextmanager
@@ -87,6 +87,6 @@ class AdapterTrainer:
         yield method.transform_index(data.task.frozen, weights, share), method.vectors(weights, share, data.queries)
 
 
-def _settings(method: Method) -> list[TrialSetting]:
-    """The settings that learn from labels alone; others change less with their number, or not at all."""
-    return [setting for setting in method.hyperparameters if setting.value and setting.positives == "labelled"]
+def _settings(method: Method) -> list[float]:
+    """The settings that learn from labels; the untrained start (0) does not change with their number."""
+    return [setting for setting in method.hyperparameters if setting]

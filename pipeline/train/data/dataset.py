@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +22,6 @@ MEASURE = "nDCG@10"
 """Measure that training selects weights by."""
 DEPTH = 10
 """Depth of the rankings it is computed on; must be the cutoff of `MEASURE`."""
-
-
-Positives = Literal["labelled", "labelled and retrieved", "retrieved"]
-"""Positives to train on: those of the run's labels, the first texts of a fused ranking, or both."""
 
 
 class QueryEncoder(Protocol):
@@ -170,7 +166,6 @@ class Task:
         probabilities: judge probabilities of labels; None if there are none.
         pair_weight: weight of each training pair, above 0 to 1; None: all are 1.
         keep_last: train to the last step and keep the last weights, whatever the validation score.
-        retrieved: positives that need no label, per train query; None: there are none.
     """
 
     frozen: FrozenIndex
@@ -184,7 +179,6 @@ class Task:
     probabilities: Probabilities | None = None
     pair_weight: Floats | None = None
     keep_last: bool = False
-    retrieved: Labels | None = None
 
     def relative_weights(self, *, one_per_query: bool) -> Floats:
         """Weight of each training pair divided by the mean weight, shape (n_pairs,).
@@ -217,42 +211,10 @@ class Task:
             non_relevant=self.non_relevant.select(query_rows),
             siblings=self.siblings and self.siblings.select(query_rows),
             probabilities=self.probabilities and self.probabilities.select(query_rows),
-            retrieved=self.retrieved and self.retrieved.select(query_rows),
-        )
-
-    def with_positives(self, positives: Positives) -> Task:
-        """Return the task with other training pairs.
-
-        Args:
-            positives: `labelled`: the task itself. `retrieved`: the retrieved positives as its only labels.
-                `labelled and retrieved`: both; retrieved texts that are labelled as not relevant are left out, and the
-                others have the weight 1.
-        """
-        if positives == "labelled" or self.retrieved is None:
-            return self
-        rows = np.arange(len(self.train))
-        query, position = self.retrieved.positions(rows)
-        if positives == "retrieved":
-            return self.from_training_pairs(query, position)
-        is_new = ~self.non_relevant.contains(query, position)
-        is_new &= ~Labels.from_pairs(self.pair_query, self.pair_position, len(self.frozen)).contains(query, position)
-        query, position = query[is_new], position[is_new]
-        all_query = np.concatenate([self.pair_query, query])
-        all_position = np.concatenate([self.pair_position, position])
-        order = np.lexsort((all_position, all_query))
-        labelled_query, labelled_position = self.labels.positions(rows)
-        labels = Labels.from_pairs(
-            np.concatenate([labelled_query, query]), np.concatenate([labelled_position, position]), len(self.frozen)
-        )
-        weights = None
-        if self.pair_weight is not None:
-            weights = np.concatenate([self.pair_weight, np.ones(len(query), np.float32)])[order]
-        return replace(
-            self, pair_query=all_query[order], pair_position=all_position[order], labels=labels, pair_weight=weights
         )
 
     def from_training_pairs(self, query: Ints, position: Ints) -> Task:
-        """Return the task with these pairs as its only labels, all with the weight 1; retrieved positives stay."""
+        """Return the task with these pairs as its only labels, all with the weight 1."""
         n_positions = len(self.frozen)
         no_pairs = np.empty(0, np.int64)
         labels = Labels.from_pairs(query, position, n_positions)
@@ -269,16 +231,13 @@ class Task:
         )
 
     @classmethod
-    def from_tables(
-        cls, tables: Tables, frozen: FrozenIndex, *, same_document: bool, retrieved: pa.Table | None = None
-    ) -> Task:
+    def from_tables(cls, tables: Tables, frozen: FrozenIndex, *, same_document: bool) -> Task:
         """Load the task from the tables of `adaptation_pairs`.
 
         Args:
             tables: hold `adaptation_queries` and `adaptation_labels`.
             frozen: the text vectors.
             same_document: whether other texts of a positive's document may be negatives.
-            retrieved: rows of `retrieved_positives`; None: the task has none.
         """
         train, validation = (QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation"))
         rows = train.labels.combine_chunks()
@@ -309,14 +268,7 @@ class Task:
             siblings,
             probabilities,
             pair_weight=pairs.values,
-            retrieved=None if retrieved is None else retrieved_labels(train, frozen, retrieved),
         )
-
-
-def retrieved_labels(train: QuerySet, frozen: FrozenIndex, retrieved: pa.Table) -> Labels:
-    """Retrieved positives, columns query_id and text_id, as pairs of a train query and a position."""
-    query, text_row = train.label_rows(frozen, retrieved.combine_chunks())
-    return Labels.from_pairs(query, frozen.position_of[text_row], len(frozen))
 
 
 def _document_texts(frozen: FrozenIndex, query: Ints, text_row: Ints) -> Labels:

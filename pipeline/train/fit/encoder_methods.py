@@ -16,7 +16,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.heads import name_tensors
-from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache, TrialSetting
+from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache
 from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder
 from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.fit.whitening import best_whitening
@@ -45,19 +45,18 @@ class EncoderMethod:
         self._start = PerTaskCache(lambda task: best_whitening(task, centerings=(0.0,)))
 
     @property
-    def hyperparameters(self) -> Sequence[TrialSetting]:
+    def hyperparameters(self) -> Sequence[float]:
         """The learning rates."""
-        rates = self._settings.learning_rates or DEFAULT_LEARNING_RATES[self._settings.method]
-        return [TrialSetting(rate) for rate in rates]
+        return self._settings.learning_rates or DEFAULT_LEARNING_RATES[self._settings.method]
 
-    def fit(self, task: Task, setting: TrialSetting, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
+    def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 
         whitening = self._start(task) if self._settings.init == "whitened" else None
         with deterministic(seed):
             encoder = self._open()
             encoder.start = None if whitening is None else torch.from_numpy(whitening.weight)
-            return train_encoder(task, self._settings, setting.value, encoder, seed, on_step)
+            return train_encoder(task, self._settings, setting, encoder, seed, on_step)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """Queries are encoded with the trained weights."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.train.data.dataset import Positives
 from darklode.pipeline.train.data.negatives import mine_negatives
 from darklode.pipeline.train.fit.batched_heads import StackedTrial
 from darklode.pipeline.train.fit.batched_training import current_trainer
@@ -17,9 +16,9 @@ from darklode.pipeline.train.fit.closed_form import RIDGES, STEP_LENGTHS, soluti
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.heads import Head, dense, layers_of, name_tensors
-from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache, TrialSetting
+from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache
 from darklode.pipeline.train.fit.trial import TrainingHistory
-from darklode.pipeline.train.fit.whitening import CENTERINGS, COVARIANCE_POWERS, best_whitening, whitenings
+from darklode.pipeline.train.fit.whitening import COVARIANCE_POWERS, best_by_power, best_whitening
 from darklode.pipeline.train.types import Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -33,19 +32,8 @@ DEFAULT_LEARNING_RATES = (3e-5, 1e-4, 3e-4)
 """Learning rates to try by default, about a factor of three apart."""
 
 
-POSITIVES: dict[str, Sequence[Positives]] = {
-    "linear": ("labelled", "labelled and retrieved", "retrieved"),
-    "distilled": ("retrieved",),
-}
-"""Positives to try, by method; others train on the labelled ones."""
-
-
 class HeadMethod:
-    """`linear`, `distilled` and `ffn`, trained by Darklode's own loop.
-
-    Attributes:
-        positives: kinds of positives to try.
-    """
+    """`linear` and `ffn`, trained by Darklode's own loop."""
 
     setting_name = "learning rate"
     shares: Sequence[float] = INTERPOLATION_SHARES
@@ -53,29 +41,28 @@ class HeadMethod:
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         self._settings, self._base = settings, base
         self._start = PerTaskCache(best_whitening)
-        self.positives: Sequence[Positives] = POSITIVES.get(settings.method, ("labelled",))
 
     @property
-    def hyperparameters(self) -> Sequence[TrialSetting]:
-        """Each learning rate with each kind of positives; first 0, the whitening itself, if training starts from it."""
+    def hyperparameters(self) -> Sequence[float]:
+        """The learning rates; first 0, the whitening itself, if training starts from it."""
         rates = self._settings.learning_rates or DEFAULT_LEARNING_RATES
-        trained = [TrialSetting(rate, positives) for positives in self.positives for rate in rates]
-        return [TrialSetting(0.0), *trained] if self._starts_whitened else trained
+        return (0.0, *rates) if self._starts_whitened else rates
 
     @property
     def _starts_whitened(self) -> bool:
-        return self._settings.init == "whitened" and self._settings.method in POSITIVES and not self._base.start
+        return self._settings.init == "whitened" and self._settings.method == "linear" and not self._base.start
 
-    def fit(self, task: Task, setting: TrialSetting, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
-        taught, rate = task.with_positives(setting.positives), setting.value
+    def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         if self._base.start:
-            return current_trainer()(StackedTrial(taught, rate, seed, on_step, self._base.start.layers), self._settings)
+            return current_trainer()(
+                StackedTrial(task, setting, seed, on_step, self._base.start.layers), self._settings
+            )
         whitening = self._start(task) if self._starts_whitened else None
         start = None if whitening is None else whitening.layers
-        if not rate:
+        if not setting:
             head = Head(task.frozen.dimensions, 1) if start is None else Head.from_layers(start)
             return TrainingHistory(best_weights=head.state())
-        return current_trainer()(StackedTrial(taught, rate, seed, on_step, start, anchored=True), self._settings)
+        return current_trainer()(StackedTrial(task, setting, seed, on_step, start, anchored=True), self._settings)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """Applies the head to base vectors; no query is encoded again."""
@@ -117,13 +104,13 @@ class ClosedFormMethod(HeadMethod):
         self._solved = PerTaskCache(self._solutions)
 
     @property
-    def hyperparameters(self) -> Sequence[TrialSetting]:
+    def hyperparameters(self) -> Sequence[float]:
         """The ridges."""
-        return [TrialSetting(ridge) for ridge in RIDGES]
+        return RIDGES
 
-    def fit(self, task: Task, setting: TrialSetting, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
+    def fit(self, task: Task, setting: float, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Deterministic; the seed is unused."""
-        solution = self._solved(task)[setting.value]
+        solution = self._solved(task)[setting]
         on_step(self._settings.max_steps, "solved")
         return TrainingHistory(best_weights=name_tensors(solution))
 
@@ -133,21 +120,21 @@ class ClosedFormMethod(HeadMethod):
 
 
 class WhiteningMethod(HeadMethod):
-    """`whitened`: one linear layer per power of the covariance and share of the mean query, without labels."""
+    """`whitened`: one linear layer per power of the covariance, without labels; validation selects the centering."""
 
     setting_name = "power"
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         super().__init__(settings, base)
-        self._maps = PerTaskCache(lambda task: {(each.power, each.centering): each for each in whitenings(task)})
+        self._maps = PerTaskCache(best_by_power)
 
     @property
-    def hyperparameters(self) -> Sequence[TrialSetting]:
-        """The powers, each with each centering."""
-        return [TrialSetting(power, centering=share) for power in COVARIANCE_POWERS for share in CENTERINGS]
+    def hyperparameters(self) -> Sequence[float]:
+        """The powers."""
+        return COVARIANCE_POWERS
 
-    def fit(self, task: Task, setting: TrialSetting, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
+    def fit(self, task: Task, setting: float, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Deterministic; the seed is unused."""
-        whitening = self._maps(task)[setting.value, setting.centering]
+        whitening = self._maps(task)[setting]
         on_step(self._settings.max_steps, "solved")
         return TrainingHistory(best_weights=Head.from_layers(whitening.layers).state())

@@ -10,7 +10,7 @@ from torch.nn import functional
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.types import Layers, Weights
 
-N_LAYERS = {"linear": 1, "distilled": 1, "closed_form": 1, "whitened": 1, "ffn": 3}
+N_LAYERS = {"linear": 1, "closed_form": 1, "whitened": 1, "ffn": 3}
 """Number of layers of each method's head, each as wide as a vector."""
 
 

@@ -24,7 +24,6 @@ from darklode.pipeline.train.fit.encoder_trainer import QueryLoss, fit_encoder
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.library_trainer import mixed_precision
 from darklode.pipeline.train.fit.loss import batch_loss
-from darklode.pipeline.train.fit.methods import TrialSetting
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
 from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.types import OnStep, Weights
@@ -41,12 +40,12 @@ class JointMethod(EncoderMethod):
 
     shares: Sequence[float] = (1.0,)
 
-    def fit(self, task: Task, setting: TrialSetting, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
+    def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         with deterministic(seed):
             encoder = self._open()
             trial = JointTrial(task, self._settings, seed, encoder, on_step)
             trial.texts = passage_texts(self._base, task.frozen)
-            return fit_encoder(JointLoss(encoder, trial), setting.value, seed)
+            return fit_encoder(JointLoss(encoder, trial), setting, seed)
 
     def transform_index(self, frozen: FrozenIndex, weights: Weights, share: float) -> FrozenIndex:
         """Encodes all texts again."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.train.data.dataset import Positives
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.types import Layers, OnStep, Weights
@@ -18,30 +16,6 @@ if TYPE_CHECKING:
 
 INTERPOLATION_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the way from base weights to trained weights (Wortsman et al. 2022, WiSE-FT)."""
-
-
-@dataclass(frozen=True)
-class TrialSetting:
-    """What distinguishes a trial from the others of its method.
-
-    Attributes:
-        value: learning rate, ridge or power; 0: the start, untrained.
-        positives: the positives that it trains on.
-        centering: share of the mean query that a whitening removes.
-    """
-
-    value: float
-    positives: Positives = "labelled"
-    centering: float = 0.0
-
-    def __str__(self) -> str:
-        positives = "" if self.positives == "labelled" else f", {self.positives} positives"
-        return f"{self.value:g}{positives}" + (f", centering {self.centering:g}" if self.centering else "")
-
-    @property
-    def learns_from_labels(self) -> bool:
-        """Whether the labels of train queries can change its weights."""
-        return bool(self.value) and self.positives != "retrieved"
 
 
 class Method(Protocol):
@@ -56,10 +30,10 @@ class Method(Protocol):
     shares: Sequence[float]
 
     @property
-    def hyperparameters(self) -> Sequence[TrialSetting]:
-        """Settings to try, one trial each."""
+    def hyperparameters(self) -> Sequence[float]:
+        """Values to try, one trial each."""
 
-    def fit(self, task: Task, setting: TrialSetting, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
+    def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Run one trial."""
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:

@@ -23,17 +23,16 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.types import OnStep, Weights
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-HEADROOM_TABLES = ("headroom", "retrieved_positives", "lexical_rankings")
 TRAIN_STAGE = Stage(
     "adaptation_trials",
     9,
-    (*PAIR_TABLES, *HEADROOM_TABLES),
+    (*PAIR_TABLES, "headroom", "lexical_rankings"),
     ("training_log", "adaptation_trials", "adapter_weights"),
 )
 
 
 def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
-    """Try each learning rate with each kind of positives (or each ridge); write history, validation scores and weights.
+    """Try each learning rate (or ridge) and write history, validation scores and weights.
 
     One resumable unit per trial. The base is a trial, too, with share 0. Validation queries that share a positive with
     training do not count. With fewer than `MIN_VALIDATION` others, each setting is trained on every fold, one unit
@@ -43,7 +42,7 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
         tables: the tables of `adaptation_pairs` and of `headroom`.
         output: receives `training_log`, `adaptation_trials` and `adapter_weights`.
         settings: method, loss, negatives, steps, learning rates, and how the encoder will be served: for hybrid
-            search, the fused ranking selects.
+            search, the fused ranking selects the setting.
         base: the encoder to adapt.
         seed: seed of all random draws, folds included.
 
@@ -54,14 +53,10 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     from darklode.pipeline.train.fit.hybrid_selection import HybridScorer
     from darklode.pipeline.train.fit.model_selection import folds, without_shared_positives
 
-    task = Task.from_tables(
-        tables,
-        base.open(tables),
-        same_document=settings.allow_same_document_negatives,
-        retrieved=tables.read("retrieved_positives"),
-    )
+    task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
+    served = tables.content("headroom") if settings.serve_as == "hybrid" else ""
     hybrid = HybridScorer.from_tables(tables) if settings.serve_as == "hybrid" else None
-    inputs_key = key_of(*(tables.content(name) for name in TRAIN_STAGE.reads), base.identity, settings.serve_as)
+    inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity, served)
     if parts := folds(task, seed):
         _Trials(task, output, settings, base, inputs_key, seed, hybrid).run_on_folds(parts)
     else:
@@ -93,7 +88,7 @@ class _Trials:
     def run_on_validation(self) -> None:
         method = self.method
         for number, setting in enumerate(method.hyperparameters):
-            with self.output.unit(f"{number}: {setting}", key_of(self.basis, str(setting))) as unit:
+            with self.output.unit(f"{number}: {setting}", key_of(self.basis, setting)) as unit:
                 if not unit.done:
                     self._run_trial(method, number)
 
@@ -104,7 +99,7 @@ class _Trials:
         on_step = self._progress(method, number, number, len(method.hyperparameters))
         history = method.fit(self.task, setting, self.seed, on_step)
         self.output.write(TRAINING_LOG.name, _log(number, [asdict(point) for point in history.eval_points]))
-        row = {"trial": number, "setting": str(setting), "step": history.step, "stopped": history.stopped}
+        row = {"trial": number, "setting": f"{setting:g}", "step": history.step, "stopped": history.stopped}
         scores = score_shares(self.task, method, history.best_weights, self.hybrid)
         self.output.write(ADAPTATION_TRIALS.name, _trials(row, scores))
         self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, history.best_weights))
@@ -125,12 +120,12 @@ class _Trials:
             scores = average_folds(
                 [[ValidationScore(*values) for values in fold_facts["reached"]] for fold_facts in fold_rows]
             )
-            row = {"trial": number, "setting": str(setting), "step": self.settings.max_steps, "folds": len(parts)}
+            row = {"trial": number, "setting": f"{setting:g}", "step": self.settings.max_steps, "folds": len(parts)}
             self.output.write(TRAINING_LOG.name, _log(number, _mean([fold_facts["looks"] for fold_facts in fold_rows])))
             self.output.write(ADAPTATION_TRIALS.name, _trials(row, scores))
             bests.append(best_score(scores))
         number = best_setting(bests)
-        with self.output.unit("all", key_of(self.basis, str(method.hyperparameters[number]))) as unit:
+        with self.output.unit("all", key_of(self.basis, method.hyperparameters[number])) as unit:
             if not unit.done:
                 trials = len(parts) * len(method.hyperparameters)
                 on_step = self._progress(method, number, trials, trials + 1)
@@ -143,9 +138,7 @@ class _Trials:
 
         method, rows = self.method, []
         for trial, setting in enumerate(method.hyperparameters):
-            with self.output.unit(
-                f"fold {number}, {trial}: {setting}", key_of(self.basis, str(setting), number)
-            ) as unit:
+            with self.output.unit(f"fold {number}, {trial}: {setting}", key_of(self.basis, setting, number)) as unit:
                 if not unit.done:
                     n_settings = len(method.hyperparameters)
                     done, trials = number * n_settings + trial, len(parts) * n_settings + 1
@@ -164,7 +157,7 @@ class _Trials:
         steps, setting = self.settings.max_steps, method.hyperparameters[number]
 
         def on_step(step: int, message: str) -> None:
-            name = f"{where}{method.setting_name} {setting}"
+            name = f"{where}{method.setting_name} {setting:g}"
             self.output.progress(done * steps + step, trials * steps, f"{name}: {message}")
 
         return on_step

@@ -110,3 +110,14 @@ def best_whitening(task: Task, centerings: Sequence[float] = CENTERINGS) -> Whit
         if ndcg > best_ndcg:
             best, best_ndcg = whitening, ndcg
     return best
+
+
+def best_by_power(task: Task) -> dict[float, Whitening]:
+    """The map with the best centering on the validation queries, for each power."""
+    best: dict[float, Whitening] = {}
+    best_ndcg: dict[float, float] = {}
+    for whitening in whitenings(task):
+        ndcg = task.validation.ndcg(task.frozen, whitening.apply(task.validation.vectors))
+        if ndcg > best_ndcg.get(whitening.power, -1.0):
+            best[whitening.power], best_ndcg[whitening.power] = whitening, ndcg
+    return best

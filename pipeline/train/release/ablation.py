@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet, Task
     from darklode.pipeline.train.data.vectors import FrozenIndex
-    from darklode.pipeline.train.fit.methods import Method, TrialSetting
+    from darklode.pipeline.train.fit.methods import Method
     from darklode.pipeline.train.fit.model_selection import ValidationScore
     from darklode.pipeline.train.release.baselines import Baseline
     from darklode.pipeline.train.types import Weights
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-ABLATION_STAGE = Stage("adapt_compare", 7, PAIR_TABLES, (COMPARISON_LISTS.name,))
+ABLATION_STAGE = Stage("adapt_compare", 6, PAIR_TABLES, (COMPARISON_LISTS.name,))
 
 
 def compare(
@@ -51,11 +51,10 @@ def compare(
     Raises:
         ArtifactError: there is nothing to select on, or no test query.
     """
-    from darklode.pipeline.train.data.dataset import QuerySet, Task, retrieved_labels
+    from darklode.pipeline.train.data.dataset import QuerySet, Task
     from darklode.pipeline.train.fit.model_selection import selection_queries
     from darklode.pipeline.train.release.baselines import baselines, reference_systems
     from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
-    from darklode.pipeline.train.release.label_free import LabelFree
 
     frozen = base.open(tables)
     task = Task.from_tables(tables, frozen, same_document=settings.allow_same_document_negatives)
@@ -64,12 +63,10 @@ def compare(
         raise ArtifactError("no test query has a positive, so methods cannot be compared")
     inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity)
     bm25 = Bm25Rankings(base, frozen)
-    label_free = LabelFree.select(task, bm25, selection_queries(task))
-    task = replace(task, retrieved=retrieved_labels(task.train, frozen, label_free.retrieved_positives()))
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     with output.unit("bounds", inputs_key) as unit:
         if not unit.done:
-            for name, lists in reference_systems(label_free, queries).items():
+            for name, lists in reference_systems(task, bm25, selection_queries(task), queries).items():
                 _write(output, tenant, (name, 0), lists)
     for baseline in baselines(settings, methods, bm25):
         for seed in range(seeds if baseline.is_random else 1):
@@ -101,7 +98,7 @@ class _SeededBaseline:
             self._select_on_folds(task, parts) if parts else self._select_on_validation(without_shared_positives(task))
         )
         lists = self._lists(method, choice, task.frozen, queries)
-        chosen = f"{method.setting_name} {choice.setting} × {choice.score.share:g}"
+        chosen = f"{method.setting_name} {choice.setting:g} × {choice.score.share:g}"
         return lists, {
             "system": self.baseline.name,
             "seed": self.seed,
@@ -127,8 +124,8 @@ class _SeededBaseline:
         """A new instance each time, because a method caches what it computed of a task."""
         return self.baseline.method(self.baseline.settings, self.base)
 
-    def _fit(self, task: Task, method: Method, setting: TrialSetting, where: str = "") -> Weights:
-        name = f"{self.baseline.name}, seed {self.seed}, {where}{method.setting_name} {setting}"
+    def _fit(self, task: Task, method: Method, setting: float, where: str = "") -> Weights:
+        name = f"{self.baseline.name}, seed {self.seed}, {where}{method.setting_name} {setting:g}"
 
         def on_step(step: int, message: str) -> None:
             self.output.progress(step, self.baseline.settings.max_steps, f"{name}: {message}")
@@ -140,7 +137,7 @@ class _SeededBaseline:
 
         labelled_task, method = self.baseline.labels(task, self.seed), self.method
 
-        def train(setting: TrialSetting) -> _SelectedModel:
+        def train(setting: float) -> _SelectedModel:
             weights = self._fit(labelled_task, method, setting)
             return _SelectedModel(setting, best_score(score_shares(task, method, weights)), weights)
 
@@ -173,7 +170,7 @@ class _SeededBaseline:
 class _SelectedModel:
     """A setting, its best score, and its weights."""
 
-    setting: TrialSetting
+    setting: float
     score: ValidationScore
     weights: Weights
 

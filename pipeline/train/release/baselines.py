@@ -44,16 +44,6 @@ def _method(settings: AdaptSettings, base: BaseEncoder) -> Method:
     return create_method(settings, base)
 
 
-def _labelled_only(settings: AdaptSettings, base: BaseEncoder) -> Method:
-    """A method that learns from nothing but the labels of its baseline."""
-    from darklode.pipeline.train.fit.head_methods import HeadMethod
-
-    method = _method(settings, base)
-    if isinstance(method, HeadMethod):
-        method.positives = ("labelled",)
-    return method
-
-
 def _joint(settings: AdaptSettings, base: BaseEncoder) -> Method:
     from darklode.pipeline.train.fit.joint import JointMethod
 
@@ -100,18 +90,8 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Ranking
         fixed = first.settings.model_copy(update={"refresh_steps": settings.max_steps})
         candidates += [
             replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
-            replace(
-                first,
-                name=f"{first.name}{BM25_SUFFIX}",
-                labels=lambda task, _: bm25.training_pairs(task),
-                method=_labelled_only,
-            ),
-            replace(
-                first,
-                name=f"{first.name}{CLOZE_SUFFIX}",
-                labels=inverse_cloze(bm25.base, bm25.frozen),
-                method=_labelled_only,
-            ),
+            replace(first, name=f"{first.name}{BM25_SUFFIX}", labels=lambda task, _: bm25.training_pairs(task)),
+            replace(first, name=f"{first.name}{CLOZE_SUFFIX}", labels=inverse_cloze(bm25.base, bm25.frozen)),
             replace(first, name=f"{first.name}{SHUFFLED_SUFFIX}", labels=shuffle_labels),
         ]
     if JOINT in methods:
@@ -156,14 +136,16 @@ def derange(query: Ints, position: Ints, labels: Labels, random: np.random.Gener
     return permuted
 
 
-def reference_systems(label_free: LabelFree, queries: QuerySet) -> dict[str, pa.Table]:
+def reference_systems(task: Task, bm25: Bm25Rankings, selection: QuerySet, queries: QuerySet) -> dict[str, pa.Table]:
     """Rankings that need no training: the label-free systems, and the judge's order of labelled texts.
 
     Args:
-        label_free: the systems, with their parameters.
+        task: text vectors and train queries.
+        bm25: BM25 over the texts.
+        selection: queries to select the label-free systems' parameters on.
         queries: queries to rank.
     """
-    systems = label_free.rankings(queries)
+    systems = LabelFree.select(task, bm25, selection).rankings(queries)
     judged = queries.labels.filter(pc.is_valid(queries.labels["probability"]))
     if judged.num_rows:
         systems["judge: labelled texts by its probability"] = by_value(judged, "probability")

@@ -11,7 +11,15 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.evaluate.stage import evaluate
-from darklode.pipeline.train.data.system_names import ADAPTED, BASE, CENTERING, LABEL_FREE, by_ranks, by_scores
+from darklode.pipeline.train.data.system_names import (
+    ADAPTED,
+    BASE,
+    CENTERING,
+    LABEL_FREE,
+    WHITENED,
+    by_ranks,
+    by_scores,
+)
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
@@ -92,8 +100,8 @@ def selected_settings(tables: Tables) -> dict[str, float]:
     rows = tables.sql(
         "SELECT DISTINCT system, setting, centering FROM headroom WHERE setting IS NOT NULL ORDER BY system"
     ).to_pylist()
-    centerings = {CENTERING: row["centering"] for row in rows if row["centering"] is not None}
-    return {row["system"]: row["setting"] for row in rows} | centerings
+    settings = {row["system"]: row["setting"] for row in rows}
+    return settings | {CENTERING: next(row["centering"] for row in rows if row["system"] == WHITENED)}
 
 
 def test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.evaluate.measures import compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, detectable_gain
-from darklode.pipeline.train.data.system_names import CENTERING, WHITENED
+from darklode.pipeline.train.data.system_names import BM25, CENTERING, WHITENED
 from darklode.pipeline.train.release.evaluation import MEASURES
 from darklode.pipeline.train.release.fusion import by_value
-from darklode.schemas.adaptation_tables import HEADROOM, LEXICAL_RANKINGS, RETRIEVED_POSITIVES
+from darklode.schemas.adaptation_tables import HEADROOM, LEXICAL_RANKINGS
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
@@ -25,7 +25,7 @@ HEADROOM_STAGE = Stage(
     "headroom",
     6,
     ("adaptation_queries", "adaptation_labels", "adaptation_texts"),
-    (HEADROOM.name, RETRIEVED_POSITIVES.name, LEXICAL_RANKINGS.name),
+    (HEADROOM.name, LEXICAL_RANKINGS.name),
 )
 
 
@@ -45,17 +45,17 @@ def detectable(clusters: int) -> float | None:
 
 def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
     """Write the scores of the label-free systems, of the base's top 100 in ideal order, of the judge's order, and of a
-    perfect ranking; and what training takes from retrieval: positives without labels, and BM25 rankings.
+    perfect ranking; and the BM25 rankings that hybrid search is selected with.
 
     Args:
         tables: the tables of `adaptation_pairs`.
-        output: receives `headroom`, `retrieved_positives` and `lexical_rankings`; its facts count the test queries and the detectable lift.
+        output: receives `headroom` and `lexical_rankings`; its facts count the test queries and the detectable lift.
         base: the encoder to adapt.
     """
     from darklode.pipeline.train.data.dataset import Task
     from darklode.pipeline.train.fit.model_selection import selection_queries
     from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
-    from darklode.pipeline.train.release.label_free import DEPTH, LabelFree
+    from darklode.pipeline.train.release.label_free import LabelFree
 
     frozen = base.open(tables)
     task = Task.from_tables(tables, frozen, same_document=True)
@@ -69,13 +69,10 @@ def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
         columns |= {"setting": [label_free.settings.get(system)] * n, "centering": [centering] * n}
         columns |= {"label_free": [system in rankings] * n}
         output.write(HEADROOM.name, HEADROOM.rows(columns))
-    tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
-    for table, rows in (
-        (RETRIEVED_POSITIVES, label_free.retrieved_positives()),
-        (LEXICAL_RANKINGS, label_free.bm25.rankings(task.train.concat(task.validation), DEPTH)),
-    ):
-        columns = {name: rows[name] for name in table.schema.names if name != "tenant"}
-        output.write(table.name, table.rows({"tenant": pa.repeat(tenant, rows.num_rows)} | columns))
+    tenant, lexical = tables.read("adaptation_queries", ["tenant"])["tenant"][0], rankings[BM25]
+    columns = {name: lexical[name] for name in ("query_id", "rank", "text_id", "score")}
+    columns |= {"tenant": pa.repeat(tenant, lexical.num_rows)}
+    output.write(LEXICAL_RANKINGS.name, LEXICAL_RANKINGS.rows(columns))
     output.facts["unlabelled"] = _unlabelled_texts(rankings, queries)
     _count(tables, output)
 

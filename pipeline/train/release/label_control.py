@@ -17,24 +17,23 @@ if TYPE_CHECKING:
 
 CONTROL_STAGE = Stage(
     "control_weights",
-    2,
-    ("adaptation_queries", "adaptation_labels", "adaptation_texts", "retrieved_positives", "adaptation_trials"),
+    1,
+    ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials"),
     (CONTROL_WEIGHTS.name,),
 )
 
-METHODS = tuple(name for name in HEADS if name not in {"whitened", "distilled"})
+METHODS = tuple(name for name in HEADS if name != "whitened")
 """Methods with a control: heads that learn from labels. Encoder methods take hours; see `darklode adapt compare`."""
 
 
 def train_control(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
     """Train the selected setting with each positive assigned to another query, and write its weights.
 
-    Retrieved positives, if the setting trains on them, too, stay as they are. Writes nothing if there is nothing to
-    compare: the base, an untrained start or retrieved positives alone were selected, the method has no control
-    (`METHODS`), or the labels cannot be shuffled.
+    Writes nothing if there is nothing to compare: the base or an untrained start was selected, the method has no
+    control (`METHODS`), or the labels cannot be shuffled.
 
     Args:
-        tables: the tables of `adaptation_pairs`, `retrieved_positives` and the trials.
+        tables: the tables of `adaptation_pairs` and the trials.
         output: receives `control_weights`.
         settings: method, loss, negatives and steps.
         base: the encoder that is adapted.
@@ -49,14 +48,9 @@ def train_control(tables: Tables, output: Output, settings: AdaptSettings, base:
 
     method, best = create_method(settings, base), best_trial(tables)
     setting = method.hyperparameters[best["trial"]]
-    if settings.method not in METHODS or not best["share"] or not setting.learns_from_labels:
+    if settings.method not in METHODS or not best["share"] or not setting:
         return
-    task = Task.from_tables(
-        tables,
-        base.open(tables),
-        same_document=settings.allow_same_document_negatives,
-        retrieved=tables.read("retrieved_positives"),
-    )
+    task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
     task = full_training(task) if folds(task, seed) else without_shared_positives(task)
     try:
         shuffled = shuffle_labels(task, seed)

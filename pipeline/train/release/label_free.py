@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 DEPTH = 100
 """Length of the rankings, also of those that are fused: the deepest cutoff of the measures, R@100."""
 
-RETRIEVED = 3
-"""First texts of the fused ranking that serve as positives."""
-
 FEEDBACK_TEXTS = 3
 """First texts whose mean vector is added to the query."""
 FEEDBACK_WEIGHTS = (0.2, 0.4, 0.8)
@@ -47,8 +44,8 @@ class LabelFree:
     Attributes:
         task: text vectors and train queries; no label is used.
         bm25: rankings by BM25.
-        settings: the selected parameter of each system that has one: power of the covariance and share of the mean query
-            (`CENTERING`), weight of the feedback, weight of the encoder's scores.
+        settings: the selected parameter of each system that has one: power of the covariance and share of the mean
+            query (`CENTERING`), weight of the feedback, weight of the encoder's scores.
     """
 
     task: Task
@@ -87,18 +84,6 @@ class LabelFree:
     def whiten(self, vectors: Floats) -> Floats:
         """Query vectors under the selected whitening."""
         return self._maps[self.settings[WHITENED], self.settings[CENTERING]].apply(vectors)
-
-    def retrieved_positives(self) -> pa.Table:
-        """First `RETRIEVED` texts of each train query in the weighted fusion of BM25 and the whitened base: query_id,
-        rank and text_id.
-
-        No label of a train query is used, except to select the fusion's weight where validation queries are few.
-        """
-        queries = self.task.train
-        lexical = normalize(self.bm25.rankings(queries, DEPTH))
-        dense = normalize(queries.ranking(self.task.frozen, self.whiten(queries.vectors), DEPTH))
-        fused = fuse_by_score(lexical, dense, self.settings[by_scores(WHITENED)])
-        return fused.filter(pc.less_equal(fused["rank"], RETRIEVED)).select(["query_id", "rank", "text_id"])
 
     def rankings(self, queries: QuerySet, adapted: Mapping[str, Floats] | None = None) -> dict[str, pa.Table]:
         """Rankings of queries by each system: query_id, rank, text_id and score.
