@@ -158,10 +158,8 @@ def measure(name: str, folder: Path, cache: str, seeds: int) -> list[list[object
     rows: list[list[object]] = []
     for row, values in scores.items():
         lift, over = (compare_paired(values, other, groups, ResamplingSettings()) for other in (base, scores[DEFAULT]))
-        rows.append(
-            [name, len(problem.test), row, float(lift.mean[0]), float(lift.low[0]), float(lift.high[0])]
-            + [float(over.mean[0]), float(over.low[0]), float(over.high[0])]
-        )
+        intervals = [float(end[0]) for each in (lift, over) for end in (each.mean, each.low, each.high)]
+        rows.append([row, len(problem.test), *intervals])
     return rows
 
 
@@ -172,10 +170,11 @@ def main() -> None:
     arguments = parser.parse_args()
     names = present(["stackfaq"] if arguments.quick else arguments.only, arguments.collections)
     seeds = 1 if arguments.quick else arguments.seeds
-    rows = [row for name in names for row in measure(name, arguments.collections / name, arguments.cache, seeds)]
-    columns = {"collection": "", "test queries": ",d", "training positives and start": "", "lift": "+.4f"}
-    columns |= {"95 % from": "+.3f", "to": "+.3f", "over the default": "+.4f", "from ": "+.3f", "to ": "+.3f"}
-    publish("adapt_ablation", [ResultTable("By start and positives", columns, rows)], quick=arguments.quick)
+    columns = {"training positives, and start": "", "test queries": ",d", "lift": "+.4f", "95 % from": "+.3f"}
+    columns |= {"to": "+.3f", "over the default": "+.4f", "from ": "+.3f", "to ": "+.3f"}
+    for name in names:
+        rows = measure(name, arguments.collections / name, arguments.cache, seeds)
+        publish("adapt_ablation", [ResultTable(name, columns, rows)], quick=arguments.quick)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from darklode.pipeline.train.types import Layers
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import Task
 
-COVARIANCE_POWERS = (0.25, 0.5, 0.75)
-"""Powers of the covariance: 0 is the base, 1 whitens scores completely."""
+COVARIANCE_POWERS = (0.0, 0.25, 0.5, 0.75)
+"""Powers of the covariance: 0 leaves directions as they are, 1 whitens scores completely."""
 
 CENTERINGS = (0.0, 0.5)
 """Shares of the mean query to remove: what all queries have in common pulls the same texts up for each of them."""
@@ -50,9 +50,7 @@ class Whitening:
 
     def apply(self, vectors: Floats) -> Floats:
         """Whitened unit vectors, shape (n_queries, dimensions); a zero vector stays zero."""
-        mapped = vectors @ self.weight.T + self.bias
-        mapped[~vectors.any(axis=1)] = 0
-        return np.asarray(mapped / np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), 1e-12), np.float32)
+        return whiten(vectors, self.weight, self.bias)
 
     @property
     def layers(self) -> Layers:
@@ -61,7 +59,9 @@ class Whitening:
 
 
 def whitenings(task: Task, centerings: Sequence[float] = CENTERINGS) -> Iterator[Whitening]:
-    """Whitening maps for each power of `COVARIANCE_POWERS` and each centering; no label is used.
+    """Whitening maps for each power of `COVARIANCE_POWERS` and each centering, without the base itself (0, 0).
+
+    No label is used.
 
     C is the mean covariance of texts and train queries. C^-p is symmetric, and scaled so that train queries keep their
     mean length.
@@ -83,7 +83,7 @@ def whitenings(task: Task, centerings: Sequence[float] = CENTERINGS) -> Iterator
             lengths = np.linalg.norm(queries @ weight, axis=1)
             weight = (weight / max(float(lengths.mean()), 1e-12)).astype(np.float32)
             shift = weight @ queries.mean(axis=0)
-            for centering in centerings:
+            for centering in centerings if power else [share for share in centerings if share]:
                 yield Whitening(power, centering, weight, (-centering * shift).astype(np.float32))
 
 
@@ -99,6 +99,13 @@ def _covariance(parts: Iterator[Doubles]) -> Doubles:
         count, total, squares = count + len(rows), total + rows.sum(axis=0), squares + rows.T @ rows
     mean = total / max(count, 1)
     return np.asarray(squares / max(count, 1) - np.outer(mean, mean))
+
+
+def whiten(vectors: Floats, weight: Floats, bias: Floats | float = 0.0) -> Floats:
+    """Apply an affine map and normalize; a zero vector stays zero."""
+    mapped = vectors @ weight.T + bias
+    mapped[~vectors.any(axis=1)] = 0
+    return np.asarray(mapped / np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), 1e-12), np.float32)
 
 
 def best_whitening(task: Task, centerings: Sequence[float] = CENTERINGS) -> Whitening | None:
