@@ -123,9 +123,7 @@ def test_it_begins_where_validation_is_best(adapted: Adapted, monkeypatch: pytes
     assert (found is None) == (best == (0.0, 0.0))
     assert found is None or (found.power, found.centering) == best
     for power, each in best_by_power(task).items():
-        assert reached[power, each.centering] == max(
-            reached[power, share] for share in CENTERINGS if power or share
-        )
+        assert reached[power, each.centering] == max(reached[power, share] for share in CENTERINGS if power or share)
     monkeypatch.setattr(whitening, "COVARIANCE_POWERS", ())
     assert best_whitening(task) is None
 
