@@ -133,7 +133,7 @@ def test_the_setting_says_where_it_begins(
     adapted: Adapted, monkeypatch: pytest.MonkeyPatch, start: str, method: str, moved: bool
 ) -> None:
     start_map = Whitening(0.5, 0.0, np.eye(8, dtype=np.float32)[::-1].copy(), np.zeros(8, np.float32))
-    monkeypatch.setattr("darklode.pipeline.train.fit.head_methods.best_whitening", lambda _: start_map)
+    monkeypatch.setattr("darklode.pipeline.train.fit.head_methods.best_whitening", lambda _, **_options: start_map)
     settings = QUICK.model_copy(update={"init": start, "method": method, "max_steps": 1})
     history = HeadMethod(settings, adapted.base).fit(task_of(adapted), 1e-9, 0, lambda *_: None)
     assert moved == bool(np.abs(history.best_weights["0.weight"]).max() > 0.5)
