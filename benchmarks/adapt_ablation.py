@@ -4,7 +4,8 @@ nDCG@10 of a linear head on all-MiniLM-L6-v2, on test queries whose positives tr
 and which positives it learns from. Each row is trained with the same steps and one learning rate, 1e-4; validation
 selects the step and the share of the way from the base, as in `adapt`, which also tries two other rates and twice the
 steps. "none" rows use no label of a train query; "fused list" is the weighted fusion of BM25 and the whitened base.
-homedepot has 1,200 of its 3,802 train queries here. Mean over seeds; paired bootstrap intervals over queries. Takes 10 minutes once vectors are cached; `--quick` measures stackfaq with one seed.
+homedepot has 1,200 of its 3,802 train queries here. Mean over seeds; paired bootstrap intervals over queries.
+Takes 10 minutes once vectors are cached; `--quick` measures stackfaq with one seed.
 
     python -m benchmarks.adapt_ablation [--quick] [--only COLLECTION ...] [--seeds N]
                                         [--collections FOLDER] [--cache FOLDER]
