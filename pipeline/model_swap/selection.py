@@ -22,7 +22,7 @@ METHODS = ("procrustes", "ridge", "low rank", "score regression", "distilled", "
 """In this order, earlier ones win ties."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MapTrial:
     """A fitted map.
 
