@@ -68,8 +68,8 @@ def swap(_arguments: Annotated[list[str] | None, typer.Argument()] = None) -> No
     from darklode.pipeline.base.errors import CommandLineError
 
     raise CommandLineError(
-        "`adapt swap` is now `adapt preview`: it shows which live queries an adapter changes; to change the query encoder "
-        "of an index, use `adapt model-swap`"
+        "`adapt swap` is now `adapt preview`: it shows which live queries an adapter changes; to change the query "
+        "encoder of an index, use `adapt model-swap`"
     )
 
 

@@ -1,1 +1,1 @@
-"""Model swap: search an index of one encoder with the queries of another, through a map learned between their spaces."""
+"""Model swap: search the index of one encoder with the queries of another, through a learned map."""

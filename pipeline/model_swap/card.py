@@ -50,7 +50,7 @@ def card(run: Run, settings: Settings, encoders: dict[str, SentenceTransformersS
         f"**{title}**: {cell(row['reason'])}.",
         *(f"{cell(sentence)}." for sentence in [*format_facts(run), *format_partial(tables)]),
         f"Queries by `{cell(encoders['new'].encoder_id())}`, index of `{cell(encoders['old'].encoder_id())}`. Map: "
-        f"{cell(row['method'])} ({cell(row['setting'])}), selected on {row['validation_queries']:,} validation queries.",
+        f"{cell(row['method'])} ({cell(row['setting'])}), selected on {row['validation_queries']:,} queries.",
         f"Fitted on the queries and texts of `{cell(source)}`; no label was used.",
     ]
     usage = USAGE_NOTE.format(folder=ENCODER_FOLDER, off=recorded_difference(run)) if is_shipped(tables) else ""

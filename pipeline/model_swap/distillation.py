@@ -130,9 +130,7 @@ def distill(
     return best, best_step
 
 
-def _batch(
-    vectors: SwapVectors, documents: Floats, random: np.random.Generator, documents_as_queries: bool
-) -> Floats:
+def _batch(vectors: SwapVectors, documents: Floats, random: np.random.Generator, documents_as_queries: bool) -> Floats:
     n_documents = QUERIES_PER_STEP // 2 if documents_as_queries else 0
     queries = vectors.train.new
     rows = random.integers(0, len(queries), QUERIES_PER_STEP - n_documents)

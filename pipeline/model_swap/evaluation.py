@@ -86,9 +86,7 @@ def baselines(vectors: SwapVectors, seed: int) -> dict[str, Layers]:
     return unmapped | {"random orthogonal": random_orthogonal(*dimensions, seed)}
 
 
-def agreement(
-    systems: Mapping[str, Layers], queries: PairedVectors, documents: PairedVectors, seed: int
-) -> pa.Table:
+def agreement(systems: Mapping[str, Layers], queries: PairedVectors, documents: PairedVectors, seed: int) -> pa.Table:
     """Rows of `swap_agreement`: each system, and the index encoder itself, against both references.
 
     Args:
@@ -104,7 +102,9 @@ def agreement(
         RE_EMBEDDING: search(queries.new, documents.new, depth),
         INDEX_ENCODER: search(queries.old, documents.old, depth),
     }
-    results = {name: search(apply_layers(layers, queries.new), documents.old, depth) for name, layers in systems.items()}
+    results = {
+        name: search(apply_layers(layers, queries.new), documents.old, depth) for name, layers in systems.items()
+    }
     results[INDEX_ENCODER] = references[INDEX_ENCODER]
     rows: Rows = []
     for name, result in results.items():
@@ -139,8 +139,7 @@ def _quality(tables: Tables, pair: EncoderPair, documents: PairedVectors, select
         MAPPED: search(apply_layers(selected, queries.new), documents.old, depth),
     }
     values = {
-        name: compute_measures([_rankings(ids, result, names)], labels, ids, MEASURES)
-        for name, result in lists.items()
+        name: compute_measures([_rankings(ids, result, names)], labels, ids, MEASURES) for name, result in lists.items()
     }
     groups = labelled["group"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     rows: Rows = []
@@ -193,7 +192,10 @@ def _costs(tables: Tables, pair: EncoderPair, queries: PairedVectors, selected: 
     model.encode_documents(texts)
     per_second = len(texts) / (time.perf_counter() - began)
     with deterministic(0):
-        return {"documents per second": round(per_second, 1), "µs per query": round(map_microseconds(selected, queries.new), 2)}
+        return {
+            "documents per second": round(per_second, 1),
+            "µs per query": round(map_microseconds(selected, queries.new), 2),
+        }
 
 
 def map_microseconds(layers: Layers, queries: Floats) -> float:

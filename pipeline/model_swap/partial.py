@@ -60,8 +60,12 @@ def fit_line(mapped: Floats, new: Floats, documents: PairedVectors) -> ScoreLine
 
 
 def merged_search(
-    mapped: Floats, new: Floats, documents: PairedVectors, is_new: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    line: ScoreLine, depth: int,
+    mapped: Floats,
+    new: Floats,
+    documents: PairedVectors,
+    is_new: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    line: ScoreLine,
+    depth: int,
 ) -> Ints:
     """Search two indexes that hold disjoint texts, and merge by new score; rows, shape (n_queries, depth).
 
