@@ -59,7 +59,7 @@ from darklode.pipeline.train.fit.heads import apply_layers
 
 MAX_TEXTS = {"homedepot": 6000}
 """Texts of large collections: the answers of the test queries first, the others at random."""
-MAX_TEST_QUERIES, MAX_VALIDATION_QUERIES, MAX_TRAIN_QUERIES = 500, 300, 3000
+MAX_TEST_QUERIES, MAX_VALIDATION_QUERIES, MAX_TRAIN_QUERIES = 500, 200, 3000
 LEAST_GRADE = {"homedepot": 2}
 
 PAIRS = ("minilm:3 layers", "3 layers:minilm", "minilm:lsa", "lsa:minilm", "minilm:ppmi", "ppmi:minilm")
@@ -83,11 +83,13 @@ class Texts:
 
     Attributes:
         documents, queries: texts.
+        hashes: content hash of each document, as in `benchmarks.adapt`.
         train, validation, test: rows of the queries.
         labels: query_id (its row as text), text_id (its row as text) and relevance of the test queries.
     """
 
     documents: list[str]
+    hashes: list[str]
     queries: list[str]
     train: Ints
     validation: Ints
@@ -110,7 +112,7 @@ def read_texts(name: str, root: Path) -> Texts:
     documents = documents[: MAX_TEXTS.get(name, len(documents))]
     row_of = {row["_id"]: number for number, row in enumerate(documents)}
     others = sorted(set(texts) - set(judged if has_training_part else test), key=hash_query)
-    validation, train = np.split(np.arange(len(others)) + len(test), [min(MAX_VALIDATION_QUERIES, len(others) // 5)])
+    validation, _ = np.split(np.arange(len(others)) + len(test), [min(MAX_VALIDATION_QUERIES, len(others) // 5)])
     queries = [texts[query] for query in [*test, *others]]
     labels = [
         (str(test.index(query)), str(row_of[document]), int(grade >= least))
@@ -121,6 +123,7 @@ def read_texts(name: str, root: Path) -> Texts:
     held_out = len(test) + len(validation)
     return Texts(
         [f"{row.get('title', '')}\n{row['text']}".strip() for row in documents],
+        [hashlib.sha256(f"{row.get('title', '')}\0\0{row['text']}".encode()).hexdigest()[:32] for row in documents],
         queries,
         _without_near_duplicates(queries, held_out)[:MAX_TRAIN_QUERIES],
         validation,
@@ -182,7 +185,7 @@ class Encoders:
         settings = MINILM if name == "minilm" else MINILM.model_copy(update={"model": str(cut_model(self._cache))})
         encoder, cache = Deferred(settings, self._cache), EmbeddingCache(self._cache, settings_dtype())
         return Encoded(
-            CachedTexts(encoder, cache)(hash_queries(texts.documents)),
+            CachedTexts(encoder, cache)((pa.array(texts.hashes), pa.array(texts.documents))),
             CachedTexts(encoder, cache, queries=True)(hash_queries(texts.queries)),
         )
 

@@ -19,8 +19,8 @@ from darklode.pipeline.model_swap.vectors import SwapVectors
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.types import Layers
 
-QUERIES_PER_STEP, DOCUMENTS_PER_STEP = 256, 4096
-MAX_STEPS, EVAL_STEPS, PATIENCE = 1000, 50, 4
+QUERIES_PER_STEP, DOCUMENTS_PER_STEP = 128, 2048
+MAX_STEPS, EVAL_STEPS, PATIENCE = 500, 50, 3
 """Training stops early after `PATIENCE` evaluations without a better validation value."""
 
 INVERSE_TEMPERATURE = 3.0

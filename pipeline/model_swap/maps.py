@@ -21,7 +21,7 @@ from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.model_swap.vectors import PairedVectors
 from darklode.pipeline.train.types import Layers
 
-RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
+RIDGES = (1e-3, 1e-2, 1e-1)
 """Ridge strengths to try, relative to the mean variance of an input."""
 
 RANKS = (32, 64, 128, 256)

@@ -86,8 +86,8 @@ def format_facts(run: Run) -> list[str]:
         sentences.append(f"nDCG@10 on {quality[MAPPED]['queries']:,} labelled test queries: {values}")
     if row["texts"] < row["index_texts"]:
         sentences.append(
-            f"Measured in a sample of {row['texts']:,} of {row['index_texts']:,} texts; in the whole index the first 10 "
-            "are closer to one another"
+            f"Measured in a sample of {row['texts']:,} of {row['index_texts']:,} texts; in the whole index the first "
+            "10 are closer to one another"
         )
     return [*sentences, format_costs(run)]
 
