@@ -26,7 +26,8 @@ QUALITY_NOTE = "On the labelled test queries; `difference` is to the index encod
 
 PARTIAL_NOTE = """\
 Texts with new vectors are searched by the new encoder's query, the others by the mapped one, and both lists are merged
-by score; a straight line fitted on training queries predicts new scores from mapped ones. Heat: {heat}."""
+by score; a straight line, fitted on training queries, gives mapped scores the new scores of the same rank.
+Heat: {heat}."""
 
 CAVEATS = """\
 The map changes queries only. What the old vectors do not represent, no query can find: Recall against re-embedding

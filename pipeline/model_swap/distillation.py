@@ -20,7 +20,7 @@ from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.types import Layers
 
 QUERIES_PER_STEP, DOCUMENTS_PER_STEP = 128, 2048
-MAX_STEPS, EVAL_STEPS, PATIENCE = 500, 50, 3
+MAX_STEPS, EVAL_STEPS, PATIENCE = 1500, 75, 3
 """Training stops early after `PATIENCE` evaluations without a better validation value."""
 
 INVERSE_TEMPERATURE = 3.0

@@ -1,8 +1,10 @@
 """Partial re-embedding: some texts get new vectors, and both indexes are searched and merged by score.
 
-A mapped query's score of an old vector and the query's score of a new vector are on different scales. A straight line,
-fitted by least squares on the training queries' first results, predicts the new score from the mapped one; lists are
-merged by new score, predicted or true.
+A mapped query's score of an old vector and the query's score of a new vector are on different scales. A straight line
+turns mapped scores into new ones: it is fitted on training queries, on pairs of scores that have the same rank in the
+mapped and in the new list. So an old text at rank 3 of its list competes with new texts of the score that rank 3 has.
+(A regression of new on mapped scores of the same texts would shrink mapped scores to their mean, and new texts would
+crowd them out.)
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from darklode.pipeline.model_swap.vectors import PairedVectors, search
 SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Shares of texts with new vectors."""
 
-CALIBRATION_DEPTH = 100
-"""First results of a training query whose scores are fitted."""
+CALIBRATION_DEPTH = 10
+"""Ranks of a training query whose scores are fitted: those that are to be merged right."""
 
 QUERIES_PER_BLOCK = 256
 """Queries whose scores of all texts are in memory at once."""
@@ -38,25 +40,30 @@ class ScoreLine:
 
 
 def fit_line(mapped: Floats, new: Floats, documents: PairedVectors) -> ScoreLine:
-    """Fit the line on the first results of queries.
+    """Fit the line by least squares on scores of equal rank.
 
     Args:
         mapped: mapped vectors of training queries.
         new: their new vectors.
         documents: both vectors of the texts.
     """
-    results = search(mapped, documents.old, CALIBRATION_DEPTH)
-    query, column = np.nonzero(results >= 0)
-    if not len(query):
+    x, y = (_first_scores(*side).ravel() for side in ((mapped, documents.old), (new, documents.new)))
+    is_known = ~np.isnan(x) & ~np.isnan(y)
+    if not is_known.any():
         return ScoreLine(0.0, 1.0)
-    rows = results[query, column]
-    x = np.einsum("ij,ij->i", mapped[query], documents.old[rows], dtype=np.float64)
-    y = np.einsum("ij,ij->i", new[query], documents.new[rows], dtype=np.float64)
+    x, y = x[is_known], y[is_known]
     spread = float(np.var(x))
     # A line that falls, or without spread, cannot order the old index: then only the offset is corrected.
     slope = float(np.cov(x, y, bias=True)[0, 1] / spread) if spread > 1e-12 else 1.0
     slope = slope if slope > 0 else 1.0
     return ScoreLine(float(y.mean() - slope * x.mean()), slope)
+
+
+def _first_scores(queries: Floats, vectors: Floats) -> Doubles:
+    """Scores of the first results, best first, shape (n_queries, depth); NaN where there is none."""
+    results = search(queries, vectors, CALIBRATION_DEPTH)
+    scores = np.einsum("ik,ijk->ij", queries, vectors[results], dtype=np.float64)
+    return np.where(results >= 0, scores, np.nan)
 
 
 def merged_search(

@@ -16,8 +16,8 @@ SAMPLE_SIZES = (1000, 10_000)
 """Numbers of documents to fit on; the last is the maximum."""
 
 HIDDEN_UNITS = 512
-LEARNING_RATE = 3e-4
-"""Of Adam; weights of maps between unit vectors are about 1/√dimensions, a hundred times as large."""
+LEARNING_RATE = 1e-3
+"""Of Adam; weights of maps between unit vectors are about 1/√dimensions, fifty times as large."""
 
 MIXES = ("queries", "queries and documents")
 

@@ -20,7 +20,10 @@ def test_the_line_predicts_new_scores() -> None:
 
 def test_a_falling_line_does_not_turn_the_old_index_around() -> None:
     vectors = swap_vectors(rotation(8))
-    assert fit_line(-vectors.train.old, vectors.train.new, vectors.documents).slope == 1.0
+    scale = np.array([[1], [0.1]], np.float32)
+    same = PairedVectors(vectors.documents.old, vectors.documents.old)
+    queries = vectors.train.old[:2]
+    assert fit_line(queries * scale, queries * scale[::-1], same).slope == 1.0
     nothing = np.zeros((2, 8), np.float32)
     assert fit_line(nothing, nothing, vectors.documents) == ScoreLine(0.0, 1.0)
 

@@ -14,7 +14,7 @@ def test_a_small_index_is_taken_as_a_whole_and_half_of_it_is_fitted(swapped: Swa
     assert rows.num_rows == 630
     order = sorted(rows["fit_order"].drop_null().to_pylist())
     assert order == list(range(315))
-    assert pc.sum(rows["heat"]).as_py() == 10 * 152, "each training query has ten first results"
+    assert pc.sum(rows["heat"]).as_py() == 10 * 153, "each training query has ten first results"
     facts = swapped.out.manifests()[SAMPLE_STAGE.name].facts
     assert facts == {"index texts": 630, "heat": "first results of training queries"}
 
