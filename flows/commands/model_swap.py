@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from darklode.flows.commands.options import ConfigOption, OutOption, SetOption
+from darklode.schemas.adaptation import MIN_SHARE, SAMPLE_TEXTS
 
 if TYPE_CHECKING:
     from darklode.flows.output import Answer
@@ -56,10 +57,10 @@ def model_swap(
             max=1,
             help="Share of re-embedding's first ten results that mapped queries must find to be released.",
         ),
-    ] = 0.95,
+    ] = MIN_SHARE,
     sample: Annotated[
         int, typer.Option(metavar="N", min=100, help="Maximum number of texts that the new encoder embeds.")
-    ] = 20_000,
+    ] = SAMPLE_TEXTS,
     queries: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="More unlabelled queries in a format that `build` reads. Repeatable."),

@@ -19,7 +19,6 @@ from darklode.pipeline.model_swap.evaluation import SWAP_TEST_STAGE, measure_map
 from darklode.pipeline.model_swap.sample import SAMPLE_STAGE, sample_texts
 from darklode.pipeline.model_swap.stage import FIT_STAGE, fit
 from darklode.pipeline.model_swap.verdict import (
-    MIN_SHARE,
     SWAP_VERDICT_STAGE,
     decide,
     is_shipped,
@@ -30,11 +29,9 @@ from darklode.pipeline.towers.queries import QUERIES_STAGE, content, read_files,
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import resolve_tenant
+from darklode.schemas.adaptation import MIN_SHARE, SAMPLE_TEXTS
 from darklode.schemas.run_inputs import ModelSwapInputs
 from darklode.schemas.settings import Settings
-
-SAMPLE = 20_000
-"""Default of --sample: texts that the new encoder embeds for learning and measuring."""
 
 EVAL_QUERIES = 1000
 """Maximum number of queries for selection, and of those held out beside the test queries."""
@@ -48,7 +45,7 @@ def swap_model(  # noqa: PLR0913 (the parameters of the Prefect flow)
     settings: dict[str, Any] | None = None,
     *,
     min_share: float = MIN_SHARE,
-    sample: int = SAMPLE,
+    sample: int = SAMPLE_TEXTS,
     queries: Sequence[str] = (),
 ) -> str:
     """Learn a map from a new encoder's queries to an index, and test how much of re-embedding it saves.
@@ -92,7 +89,7 @@ def swap_model(  # noqa: PLR0913 (the parameters of the Prefect flow)
 
 
 def steps(
-    pair: EncoderPair, files: list[str], settings: Settings, *, min_share: float = MIN_SHARE, sample: int = SAMPLE
+    pair: EncoderPair, files: list[str], settings: Settings, *, min_share: float = MIN_SHARE, sample: int = SAMPLE_TEXTS
 ) -> list[Step]:
     """The steps in data order."""
     tenant, seed, sources = settings.adapt.tenant, settings.seed, pair.old.sources

@@ -18,9 +18,6 @@ SWAP_VERDICT_STAGE = Stage(
     (SWAP_VERDICT.name,),
 )
 
-MIN_SHARE = 0.95
-"""Default of --min-share, the lower end of what Drift-Adapter (arXiv:2509.23471) reports."""
-
 SHIPPED, NOT_SHIPPED = "mapped", "none"
 
 FACTS_SQL = """
