@@ -20,7 +20,11 @@ from darklode.schemas.model_swap_tables import SWAP_TEXTS
 HELD_OUT_SQL = """
     SELECT query FROM tower_queries WHERE split IN ('unseen', 'test') ORDER BY query
 """
-SPLIT_SQL = "SELECT query FROM tower_queries WHERE split = $1 ORDER BY query"
+
+MAX_QUERIES = 20_000
+"""Maximum number of training queries, as of fitted texts: more are encoded at a price and change a map little."""
+
+SPLIT_SQL = f"SELECT query FROM tower_queries WHERE split = $1 ORDER BY md5(query), query LIMIT {MAX_QUERIES}"
 
 
 @dataclass(frozen=True)

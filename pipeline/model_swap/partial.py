@@ -23,6 +23,9 @@ SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 CALIBRATION_DEPTH = 10
 """Ranks of a training query whose scores are fitted: those that are to be merged right."""
 
+CALIBRATION_QUERIES = 1000
+"""Maximum number of training queries whose scores are fitted."""
+
 QUERIES_PER_BLOCK = 256
 """Queries whose scores of all texts are in memory at once."""
 
@@ -47,7 +50,9 @@ def fit_line(mapped: Floats, new: Floats, documents: PairedVectors) -> ScoreLine
         new: their new vectors.
         documents: both vectors of the texts.
     """
-    x, y = (_first_scores(*side).ravel() for side in ((mapped, documents.old), (new, documents.new)))
+    sample = slice(0, CALIBRATION_QUERIES)
+    sides = (mapped[sample], documents.old), (new[sample], documents.new)
+    x, y = (_first_scores(*side).ravel() for side in sides)
     is_known = ~np.isnan(x) & ~np.isnan(y)
     if not is_known.any():
         return ScoreLine(0.0, 1.0)
