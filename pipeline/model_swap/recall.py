@@ -57,7 +57,8 @@ def mean_share(shares: Doubles, seed: int) -> MeanShare:
     """
     values = shares[~np.isnan(shares)][:, None]
     if not len(values):
-        return MeanShare(*[float("nan")] * 4, 0)
+        nan = float("nan")
+        return MeanShare(nan, nan, nan, nan, 0)
     # The bound assumes differences of at least −1: those of shares to 1 are −1 to 0.
     below_one = compare_paired(values, np.ones_like(values), np.arange(len(values)), ResamplingSettings(seed=seed))
     ends = (below_one.low[0], below_one.high[0], below_one.bounded_low[0])
