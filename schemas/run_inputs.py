@@ -148,6 +148,7 @@ class TowersInputs(TrainedInputs):
         stage: training stage of ScalingNote.
         teacher: folder of the adapter that the student was distilled from; None: the encoder itself.
         queries: files of further queries.
+        hold_out: source of queries that is only measured on; None: chosen by size.
     """
 
     description = "trained towers"
@@ -157,6 +158,7 @@ class TowersInputs(TrainedInputs):
     stage: Literal[1, 2] = 2
     teacher: str | None = None
     queries: list[str] = []
+    hold_out: str | None = None
 
 
 class IndexInputs(FolderInputs):

@@ -118,7 +118,7 @@ def distill(
             queries = torch.from_numpy(_batch(vectors, documents.new, random, settings.documents_as_queries))
             loss = _loss(model(queries) @ old[rows].T * scale.exp(), queries @ new[rows].T)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             if step % EVAL_STEPS == 0:
                 layers = model.layers()
