@@ -1,4 +1,4 @@
-"""Opening the texts of a run and search systems by name, for `search`, `adapt check` and `adapt swap`."""
+"""Opening the texts of a run and search systems by name, for `search`, `adapt check` and `adapt preview`."""
 
 from __future__ import annotations
 

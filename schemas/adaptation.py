@@ -26,6 +26,14 @@ METHOD = ("method", "lora_rank", "lora_alpha", "target_modules", "top_layers")
 SEEDS = 3
 """Training runs per method when methods are compared."""
 
+MIN_SHARE = 0.95
+"""Share of re-embedding's first ten that a model swap must find: the lower end of what Drift-Adapter reports
+(arXiv:2509.23471).
+"""
+
+SAMPLE_TEXTS = 20_000
+"""Maximum number of texts that a model swap embeds with both encoders."""
+
 
 class AdaptSettings(Section):
     """Adaptation of the query encoder; documents and their vectors stay unchanged."""

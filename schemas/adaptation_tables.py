@@ -335,7 +335,7 @@ ADAPTED_TENANTS = Table(
 ENCODER_SWAP = Table(
     "encoder_swap",
     ("tenant", "query"),
-    "live queries by the change of their top ten (`darklode adapt swap`), most changed first",
+    "live queries by the change of their top ten (`darklode adapt preview`), most changed first",
     pa.schema(
         [
             TENANT,

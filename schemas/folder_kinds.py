@@ -5,7 +5,7 @@ INPUTS = "inputs.json"
 
 RUN_KINDS = frozenset({"benchmark", "mined"})
 """Runs; their last stage is the funnel."""
-ADAPTER_KINDS = frozenset({"adapter", "tenant-adapters", "comparison"})
+ADAPTER_KINDS = frozenset({"adapter", "model-swap", "tenant-adapters", "comparison"})
 """Folders that `darklode adapt` makes."""
 ENCODER_KINDS = ADAPTER_KINDS | {"towers"}
 """Folders with an encoder trained on runs."""

@@ -107,6 +107,22 @@ class AdapterInputs(TrainedInputs):
     qrels: str | None = None
 
 
+class ModelSwapInputs(TrainedInputs):
+    """A new encoder's queries, mapped onto the index of `encoder`.
+
+    Attributes:
+        new_encoder: name in the settings, or a sentence-transformers model.
+        queries: files of further queries.
+    """
+
+    description = "a model swap"
+    command = "darklode adapt model-swap"
+
+    kind: Literal["model-swap"] = "model-swap"
+    new_encoder: str
+    queries: list[str] = []
+
+
 class TenantAdaptersInputs(TrainedInputs):
     """A head for each tenant, below `tenants/`."""
 
@@ -191,6 +207,7 @@ Inputs: TypeAlias = (
     BenchmarkInputs
     | MinedInputs
     | AdapterInputs
+    | ModelSwapInputs
     | TenantAdaptersInputs
     | ComparisonInputs
     | TowersInputs

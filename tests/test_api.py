@@ -45,6 +45,7 @@ FUNCTIONS = {
     "generate": "generate",
     "index": "index make",
     "mine": "mine",
+    "model_swap": "adapt model-swap",
     "report": "report",
     "review": "review",
     "search": "search",

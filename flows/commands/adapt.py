@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from darklode.flows.commands import adapt_compare, adapt_nightly, adapt_serve
+from darklode.flows.commands import adapt_compare, adapt_nightly, adapt_serve, model_swap
 from darklode.flows.commands.options import (
     ConfigOption,
     DefaultCommand,
@@ -26,17 +26,29 @@ from darklode.schemas.setting_names import merge
 
 
 class AdaptCommands(DefaultCommand):
-    """Subcommands of `adapt`: `darklode adapt RUN` means `darklode adapt train RUN`."""
+    """Subcommands of `adapt`: `darklode adapt RUN` means `adapt train RUN`, and with --from or --onto
+    `adapt model-swap RUN`.
+    """
 
     default = "train"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the command's name if it was omitted."""
+        options = {arg.partition("=")[0] for arg in args}
+        is_named = bool(args) and args[0] in self.commands
+        if not is_named and options & {"--from", "--onto"}:
+            args = ["model-swap", *args]
+        return super().parse_args(ctx, args)
 
 
 app = application(no_args_is_help=True, cls=AdaptCommands)
 app.command()(adapt_compare.compare)
 app.command()(adapt_nightly.nightly)
 app.command()(adapt_serve.check)
-app.command()(adapt_serve.swap)
+app.command()(adapt_serve.preview)
+app.command(hidden=True, context_settings={"ignore_unknown_options": True})(adapt_serve.swap)
 app.command()(adapt_serve.onnx)
+app.command("model-swap", epilog=model_swap.EXAMPLE)(model_swap.model_swap)
 
 ALL_TENANTS = "all"
 """Value of --tenants that selects every tenant."""

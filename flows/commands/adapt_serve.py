@@ -1,4 +1,4 @@
-"""darklode adapt check, swap and onnx: verify, preview and export an adapter."""
+"""darklode adapt check, preview and onnx: verify, preview and export an adapter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check(
         answer.say(f"{adapter} fits {index}.")
 
 
-def swap(
+def preview(
     adapter: AdapterArgument,
     *,
     index: IndexOption,
@@ -61,6 +61,16 @@ def swap(
         answer.table("overlap", distribution(rows), "Overlap of the old and new top 10")
         answer.table("queries", most_changed(rows, MAX_QUERIES_SHOWN), "Queries that change most", "No query changes.")
         answer.say(f"{sentence(rows)} Full report: {page}")
+
+
+def swap(_arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Renamed to `preview`, because `model-swap` changes the query encoder."""
+    from darklode.pipeline.base.errors import CommandLineError
+
+    raise CommandLineError(
+        "`adapt swap` is now `adapt preview`: it shows which live queries an adapter changes; to change the query "
+        "encoder of an index, use `adapt model-swap`"
+    )
 
 
 def onnx(adapter: AdapterArgument) -> None:

@@ -12,6 +12,7 @@ JOB_MODULES = {
     "benchmark": "build_benchmark",
     "mined": "mine_logs",
     "adapter": "adapt_encoder",
+    "model-swap": "swap_model",
     "tenant-adapters": "adapt_tenants",
     "comparison": "compare_adapters",
     "towers": "train_towers",

@@ -21,6 +21,7 @@ from darklode.pipeline.report.summary import header
 
 SECTION_MODULES = {
     "adapting": "adaptation",
+    "model_swap": "model_swap",
     "distilling": "distillation",
     "laws": "laws",
     "encoder_swap": "encoder_swap",

@@ -58,6 +58,8 @@ def open_source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Ite
     kind, encoder = inputs.get("kind"), inputs.get("encoder")
     mined = "impressions" in written_tables or kind == "mined"
     adapted = f"adapted from {encoder} by {settings.adapt.method}" if kind in ENCODER_KINDS else ""
+    if kind == "model-swap":
+        adapted = f"mapped onto the index of {encoder}"
     if "distillation_trials" in written_tables:
         adapted = f"distilled from {encoder}"
     units = {

@@ -181,6 +181,11 @@ def _decision_notices(source: ReportSource) -> Iterator[Notice]:
         yield Notice(title, f"{reason[:1].upper()}{reason[1:]}.", loud=is_base)
         if row["label_bias"]:
             yield Notice(LABEL_BIAS_TITLE, f"{strip_bidi_controls(row['label_bias'])}.")
+    for row in source.tables.read("swap_verdict").to_pylist():
+        needs_new_vectors = row["shipped"] == "none"
+        title = "Not released: re-embedding is needed" if needs_new_vectors else "The mapped encoder is released"
+        reason = strip_bidi_controls(row["reason"])
+        yield Notice(title, f"{reason[:1].upper()}{reason[1:]}.", loud=needs_new_vectors)
 
 
 def _caveats(source: ReportSource) -> Iterator[Caveat]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from darklode.api.reading import export, open, report, search
     from darklode.api.rows import TableRows
     from darklode.api.serving import browse, review, serve
-    from darklode.api.training import adapt
+    from darklode.api.training import adapt, model_swap
     from darklode.api.views import JobResult, ReportPage, RunView
     from darklode.pipeline.base.errors import DarklodeError
     from darklode.schemas.settings import Settings
@@ -43,6 +43,7 @@ __all__ = [
     "generate",
     "index",
     "mine",
+    "model_swap",
     "open",
     "report",
     "review",
@@ -58,7 +59,7 @@ _MODULES = {
     "darklode.api.reading": ("export", "open", "report", "search"),
     "darklode.api.rows": ("TableRows",),
     "darklode.api.serving": ("browse", "review", "serve"),
-    "darklode.api.training": ("adapt",),
+    "darklode.api.training": ("adapt", "model_swap"),
     "darklode.api.views": ("JobResult", "ReportPage", "RunView"),
     "darklode.pipeline.base.errors": ("DarklodeError",),
     "darklode.schemas.settings": ("Settings",),

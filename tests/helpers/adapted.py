@@ -188,7 +188,7 @@ TRIALS = {"3e-05": (2.0, 1.5), "0.0003": (1.2, 0.4)}
 
 
 def adapted_tables(run: Run) -> Run:
-    """What `darklode adapt` and `adapt swap` leave, made by hand: two trials, the second of which is chosen."""
+    """What `darklode adapt` and `adapt preview` leave, made by hand: two trials, the second of which is chosen."""
     log = [
         {"trial": trial, "step": step, "loss": loss, "validation": 0.4 + trial * step / 1000, "replaced": replaced}
         | {"judged": 0.5, "short": 0.0, "spread": 0.9}

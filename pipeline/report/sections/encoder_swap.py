@@ -1,4 +1,4 @@
-"""Report section of `darklode adapt swap`: changes in the top 10 of live queries."""
+"""Report section of `darklode adapt preview`: changes in the top 10 of live queries."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Training of query encoders, as a function."""
+"""Training of query encoders, as functions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from darklode.api.views import JobResult, Location, url_of
 from darklode.flows.launch import launch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, NoLift
+from darklode.schemas.adaptation import MIN_SHARE, SAMPLE_TEXTS
 from darklode.schemas.setting_names import merge
 
 
@@ -76,3 +77,50 @@ def adapt(
     if tenants:
         reporter.tables = {"adapted_tenants": Run(url_of(out)).tables("adapted_tenants").read("adapted_tenants")}
     return job_result(out, reporter, None if tenants else summarize, verdict=verdict, passed=passed)
+
+
+def model_swap(
+    run: Location,
+    *,
+    from_: str,
+    onto: str,
+    out: Location,
+    min_share: float = MIN_SHARE,
+    sample: int = SAMPLE_TEXTS,
+    queries: Names = (),
+    config: Location | None = None,
+    settings: Overrides | None = None,
+    silent: bool = False,
+) -> JobResult:
+    """Change the query encoder without re-embedding the index, as `darklode adapt model-swap` does.
+
+    Args:
+        run: benchmark or mined run with the index's texts and its queries.
+        from_: new query encoder: from the settings, or a sentence-transformers model (name or folder).
+        onto: encoder of the existing index, in the same forms.
+        out: folder or `s3://` prefix of the mapped encoder.
+        min_share: share of re-embedding's first ten results that mapped queries must find to be released.
+        sample: maximum number of texts that the new encoder embeds.
+        queries: files of more unlabelled queries.
+        config: YAML file with settings.
+        settings: overrides of the run's settings.
+        silent: show no progress.
+
+    Returns:
+        The folder. `passed` is False if re-embedding is needed. Figures: `agreement`, `quality` and `partial`.
+
+    Raises:
+        DarklodeError: as the command line would print it.
+    """
+    from darklode.flows.commands.model_swap import summarize
+    from darklode.flows.jobs.swap_model import swap_model
+    from darklode.pipeline.model_swap.verdict import require_share
+
+    changes, reporter = changes_of(config, settings), BarReporter(silent=silent)
+    options = {"min_share": min_share, "sample": sample, "queries": names_of(queries) if queries else []}
+    try:
+        launch(swap_model, reporter, url_of(run), from_, onto, url_of(out), changes, **options)
+        verdict, passed = require_share(Run(url_of(out))), True
+    except NoLift as error:
+        verdict, passed = str(error), False
+    return job_result(out, reporter, summarize, verdict=verdict, passed=passed)

@@ -29,16 +29,16 @@ def test_an_adapter_that_fits_and_one_that_was_touched(shipped: Path, tmp_path: 
 @pytest.mark.slow
 def test_what_a_swap_changes_is_told_written_and_stands(shipped: Path, tmp_path: Path, call: Call) -> None:
     adapter = Path(shutil.copytree(shipped / "adapter", tmp_path / "adapter"))
-    shown = call("adapt", "swap", adapter, "--index", shipped / "run")
+    shown = call("adapt", "preview", adapter, "--index", shipped / "run")
     assert (shown.code, shown.err) == (0, "")
     assert "67 queries: " in shown.out
     assert "Queries that change most" in (adapter / "report.html").read_text()
     manifest = (adapter / "manifests" / "encoder_swap.json").read_bytes()
-    assert call("adapt", "swap", adapter, "--index", shipped / "run").code == 0
+    assert call("adapt", "preview", adapter, "--index", shipped / "run").code == 0
     assert (adapter / "manifests" / "encoder_swap.json").read_bytes() == manifest
     live = tmp_path / "live.csv"
     live.write_text(f"query,count\nhow {word(7)},3\nhow {word(14)},1\n")
-    told = json.loads(call("adapt", "swap", adapter, "--index", shipped / "run", "--queries", live, "--json").out)
+    told = json.loads(call("adapt", "preview", adapter, "--index", shipped / "run", "--queries", live, "--json").out)
     assert {row["query"]: row["searches"] for row in told["queries"]} == {f"how {word(7)}": 3, f"how {word(14)}": 1}
     assert sum(row["queries"] for row in told["overlap"]) == 2
 

@@ -24,6 +24,7 @@ from darklode.schemas.run_inputs import (
     Inputs,
     LawsInputs,
     MinedInputs,
+    ModelSwapInputs,
     TenantAdaptersInputs,
     TowersInputs,
 )
@@ -37,6 +38,7 @@ FOLDERS: list[tuple[Inputs, str, str]] = [
     (BenchmarkInputs(docs="d", queries="q"), "ingest_documents", "funnel"),
     (MinedInputs(logs="l", docs="d"), "ingest_documents", "funnel"),
     (AdapterInputs(runs=["r"], encoder="e"), "adaptation_pairs", "adapter_verdict"),
+    (ModelSwapInputs(runs=["r"], encoder="e", new_encoder="n"), "ingest_queries", "swap_verdict"),
     (TenantAdaptersInputs(runs=["r"], encoder="e"), "adapted_tenants", "adapted_tenants"),
     (ComparisonInputs(runs=["r"], encoder="e"), "adaptation_pairs", "adapt_comparison"),
     (TowersInputs(runs=["r"], encoder="e", stage=1), "adaptation_pairs", "evaluate"),
