@@ -12,7 +12,7 @@ import sys
 from benchmarks import report
 
 LONG = {"mutation", "stage_one"}
-"""Only run when named: takes hours."""
+"""Only run when named: they take hours."""
 
 ALL_THREADS = {"dense"}
 """Compared with libraries that use all cores; all others run on one thread."""
@@ -21,7 +21,8 @@ ALL_THREADS = {"dense"}
 def main() -> None:
     """Run; exit code 1 if a benchmark failed."""
     parser = report.options(__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; default: all but mutation and stage_one")
+    excluded = " and ".join(sorted(LONG))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"benchmarks to run; default: all but {excluded}")
     arguments = parser.parse_args()
     names = arguments.names or [name for name in report.ALL if name not in LONG]
     if unknown := set(names) - set(report.ALL):
