@@ -12,5 +12,5 @@ class RerankerSettings(Section):
     num_negatives: NumNegatives = 8
     max_steps: MaxSteps = 1000
     batch_size: TrainBatchSize = 32
-    learning_rates: LearningRates = Field((3e-5,), min_length=1)
+    learning_rates: LearningRates = Field((5e-5,), min_length=1)
     eval_queries: EvalQueries = 200

@@ -32,7 +32,7 @@ from darklode.schemas.reranker import RerankerSettings
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Ints
 
-N_EVALUATIONS = 10
+N_EVALUATIONS = 5
 """Evaluations per trial, besides the one before the first step."""
 
 PATIENCE = 3
