@@ -16,7 +16,7 @@ from darklode.pipeline.reranker.stage import READS, RERANKER_STAGE, load_best_re
 from darklode.pipeline.reranker.verdict import RERANKER_VERDICT_STAGE, SHIPPED, read_reranker_verdict
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.folder import is_up_to_date, save_folder
-from darklode.pipeline.train.release.identity import DATA_TABLES, TRAINING_TEXTS_SQL, fingerprint, weights_hash
+from darklode.pipeline.train.release.identity import DATA_TABLES, fingerprint, weights_hash
 
 if TYPE_CHECKING:
     from darklode.pipeline.reranker.lists import CandidateLists
@@ -120,5 +120,4 @@ def _facts(
         },
         "weights": weights,
         "data": data,
-        "learned": tables.sql(TRAINING_TEXTS_SQL)["text"].to_pylist(),
     }

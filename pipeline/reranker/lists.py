@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.types import Doubles, Ints
 from darklode.pipeline.evaluate.measures import compute_measures
-from darklode.pipeline.retrieve.retrievers.fusion import min_max
+from darklode.pipeline.retrieve.retrievers.fusion import weighted_scores
 from darklode.pipeline.train.data.dataset import MEASURE
 
 WEIGHTS = (0.25, 0.5, 0.75, 1.0)
@@ -90,24 +90,3 @@ class CandidateLists:
         values = {weight: self.ndcg(self.rerank(scores, weight)) for weight in WEIGHTS}
         weight = max(values, key=lambda weight: values[weight])
         return weight, values[weight]
-
-
-def weighted_scores(query: Ints, candidates: Doubles, scores: Doubles, weight: float) -> Doubles:
-    """(1 − weight) · candidates + weight · scores, each scaled to 0 … 1 within its query.
-
-    Args:
-        query: number of each candidate's query, ascending, shape (n,).
-        candidates: scores that found the candidates, same shape.
-        scores: the reranker's scores, same shape.
-        weight: 0 to 1.
-    """
-    return (1 - weight) * _scaled(query, candidates) + weight * _scaled(query, scores)
-
-
-def _scaled(query: Ints, scores: Doubles) -> Doubles:
-    if not len(query):
-        return scores
-    starts = np.flatnonzero(np.diff(query, prepend=query[0] - 1))
-    sizes = np.diff([*starts, len(query)])
-    low, high = (np.repeat(reduce.reduceat(scores, starts), sizes) for reduce in (np.minimum, np.maximum))
-    return min_max(scores, low, high)

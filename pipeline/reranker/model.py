@@ -80,17 +80,23 @@ def _with_new_head(settings: LocalModel, device: str, seed: int) -> Any:
     """
     from sentence_transformers import CrossEncoder
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # it would disturb Darklode's own progress
     model = locate(settings)
     assert model is not None
     if code := own_code(model.folder):
         raise MissingPart(f"model {settings.model} needs its own code ({code}), which Darklode never runs")
     torch.manual_seed(seed)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # the warning about a new head
     try:
         classifier = AutoModelForSequenceClassification.from_pretrained(str(model.folder), num_labels=1)
         tokenizer = AutoTokenizer.from_pretrained(str(model.folder))
     except (OSError, ValueError, KeyError) as error:
         raise SettingsError(f"no cross-encoder can be made of {settings.model}: {error}") from error
+    finally:
+        logging.set_verbosity(verbosity)
     with tempfile.TemporaryDirectory(prefix="darklode-reranker-") as scratch:
         classifier.save_pretrained(scratch)
         tokenizer.save_pretrained(scratch)
