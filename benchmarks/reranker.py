@@ -105,7 +105,9 @@ def unseen_row(trained_on: str, out: Run, name: str, folder: Path, cache: str, c
             if step.stage in {PAIRS_STAGE, CANDIDATES_STAGE}:
                 other.execute(step.plan(other), step.execute)
         tables = other.tables()
-        queries = tables.sql("SELECT query_id, text FROM adaptation_queries WHERE split = 'test' ORDER BY md5(query_id)")
+        queries = tables.sql(
+            "SELECT query_id, text FROM adaptation_queries WHERE split = 'test' ORDER BY md5(query_id)"
+        )
         queries = queries.slice(0, 150)
         lists = load_lists(tables, finder.sources, queries, tables.read("adaptation_labels"))
         reranker = load_best_reranker(out.tables(), initial_reranker(MODEL, Settings(seed=SEED)))
@@ -123,7 +125,12 @@ def tables_of(tests: Rows, training: Rows, unseen: Rows) -> list[ResultTable]:
     packages = ["sentence-transformers", "torch"]
     columns = {"collection": "", "system": "", "nDCG@10": ".4f", "R@10": ".4f", **interval}
     about = {"collection": "", "steps": ",d", "pairs": ",d", "validation queries": ",d", "test queries": ",d"}
-    about |= {"validation, candidates": ".4f", "validation, reranked": ".4f", "weight": "", "training, processor s": ".0f"}
+    about |= {
+        "validation, candidates": ".4f",
+        "validation, reranked": ".4f",
+        "weight": "",
+        "training, processor s": ".0f",
+    }
     about |= {"candidates": ".0f", "ms per query, one core": ".0f", "released": ""}
     moved = {"trained on": "", "collection": "", "queries": ",d", CANDIDATES: ".4f", RERANKED: ".4f", **interval}
     return [
@@ -133,7 +140,9 @@ def tables_of(tests: Rows, training: Rows, unseen: Rows) -> list[ResultTable]:
     ]
 
 
-def measure(name: str, root: Path, cache: str, settings: Settings, candidates: int, n_tests: int) -> tuple[Rows, Rows, Rows]:
+def measure(
+    name: str, root: Path, cache: str, settings: Settings, candidates: int, n_tests: int
+) -> tuple[Rows, Rows, Rows]:
     """Rows of the three tables."""
     with tempfile.TemporaryDirectory() as scratch:
         run = make_run(root / name, Path(scratch) / "run", people_labels(root / name, LEAST_GRADE[name]))

@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from darklode.schemas.adaptation_tables import ADAPTATION_TABLES
-from darklode.schemas.table import QUERY_ID, TENANT, Table, column
 from darklode.schemas.reranker_tables import RERANKER_TABLES
+from darklode.schemas.table import QUERY_ID, TENANT, Table, column
 from darklode.schemas.tower_tables import TOWER_TABLES
 
 MEASURE = column("measure", pa.string(), "contrastive_entropy, or a measure of ir_measures")

@@ -72,9 +72,7 @@ RERANKER_TRIALS = Table(
             column("weight", pa.float64(), "selected weight of the reranker's scores, 0 to 1"),
             column("validation", pa.float64(), "nDCG@10 with this weight"),
             column("candidates", pa.float64(), "nDCG@10 of the candidates' own order"),
-            column(
-                "base", pa.float64(), "nDCG@10 of the initial model, with its best weight; null if none", null=True
-            ),
+            column("base", pa.float64(), "nDCG@10 of the initial model, with its best weight; null if none", null=True),
             column("base_weight", pa.float64(), "that weight", null=True),
             column("queries", pa.int64(), "number of these queries"),
             column("stopped", pa.string(), "reason for early stopping", null=True),
@@ -91,7 +89,9 @@ RERANKER_VERDICT = Table(
             TENANT,
             column("shipped", pa.string(), "reranker or none"),
             column("reason", pa.string(), "reason in one sentence"),
-            column("other", pa.string(), "system that it is compared with: the best one without training on validation"),
+            column(
+                "other", pa.string(), "system that it is compared with: the best one without training on validation"
+            ),
             column("part", pa.string(), "part of the test queries used, as in `evaluation`", null=True),
             column("queries", pa.int64(), "number of these queries"),
             column("difference", pa.float64(), "nDCG@10 of the reranked lists minus that of `other`", null=True),

@@ -63,7 +63,9 @@ def swap(
         answer.say(f"{sentence(rows)} Full report: {page}")
 
 
-def onnx(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Output of `adapt` or `train-reranker`.")]) -> None:
+def onnx(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Output of `adapt` or `train-reranker`.")],
+) -> None:
     """Export a query encoder or a reranker, with its tokenizer, to FOLDER/onnx as one ONNX graph from token ids."""
     from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.reranker.pair_graph import export_reranker, is_reranker

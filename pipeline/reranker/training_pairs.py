@@ -74,7 +74,9 @@ def reranker_pairs(
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     parameters = {"tenant": tenant, "seed": str(seed), "negatives": num_negatives}
     with tables.connect(TRAINING_PAIRS_SQL) as connection:
-        connection.register("triplet_negatives", pa.concat_tables([_triplet_negatives(each, tenant) for each in sources]))
+        connection.register(
+            "triplet_negatives", pa.concat_tables([_triplet_negatives(each, tenant) for each in sources])
+        )
         rows = connection.sql(TRAINING_PAIRS_SQL, params=parameters).to_arrow_table()
     output.write(RERANKER_PAIRS.name, rows.cast(RERANKER_PAIRS.schema))
     n_positives = pc.sum(pc.equal(rows["target"], 1)).as_py() or 0

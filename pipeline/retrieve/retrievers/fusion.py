@@ -30,7 +30,9 @@ def min_max(scores: Doubles, low: Doubles, high: Doubles) -> Doubles:
     return np.where(is_spread, (scores - low) / np.where(is_spread, high - low, 1), 1.0)
 
 
-def weighted_scores(query: NDArray[np.int64], candidates: Doubles, scores: NDArray[np.floating], weight: float) -> Doubles:
+def weighted_scores(
+    query: NDArray[np.int64], candidates: Doubles, scores: NDArray[np.floating], weight: float
+) -> Doubles:
     """(1 − weight) · candidates + weight · scores, each scaled to 0 … 1 within its query.
 
     Args:

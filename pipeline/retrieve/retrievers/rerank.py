@@ -61,7 +61,7 @@ class Reranked(Retriever):
         weight: weight of the scorer's scores; the retriever's have the rest, both scaled to 0 … 1 per query.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 (what is ordered, by what)
+    def __init__(
         self, name: str, retriever: Retriever, depth: int, scorer: PairScorer, n_chunks: int, weight: float = 1.0
     ) -> None:
         self.name = name

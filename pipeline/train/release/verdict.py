@@ -137,9 +137,7 @@ def with_detectable_gain(difference: Row) -> Row:
     """A row of `evaluation_pairs` whose `detectable` is the gain that would be released with 80 % power."""
     if not difference or difference["detectable"] is None:
         return difference
-    return difference | {
-        "detectable": detectable_gain(difference["detectable"] / POWER_FACTOR, difference["clusters"])
-    }
+    return difference | {"detectable": detectable_gain(difference["detectable"] / POWER_FACTOR, difference["clusters"])}
 
 
 def undecided_reason(difference: Mapping[str, Any], measure: str) -> str | None:
