@@ -45,6 +45,12 @@ TRAINED, UNSEEN = ("homedepot", "insuranceqa"), {"homedepot": ("cranfield",), "i
 MODEL = MINILM.model_copy(update={"max_seq_length": 96})  # of the pair, to save time
 SEED = 13
 
+N_UNSEEN = 50
+"""Test queries of a collection that training did not see."""
+UNSEEN_QUERIES_SQL = """
+    SELECT query_id, text FROM adaptation_queries WHERE split = 'test' ORDER BY md5(query_id) LIMIT $1
+"""
+
 Rows = list[list[object]]
 
 
@@ -105,10 +111,7 @@ def unseen_row(trained_on: str, out: Run, name: str, folder: Path, cache: str, c
             if step.stage in {PAIRS_STAGE, CANDIDATES_STAGE}:
                 other.execute(step.plan(other), step.execute)
         tables = other.tables()
-        queries = tables.sql(
-            "SELECT query_id, text FROM adaptation_queries WHERE split = 'test' ORDER BY md5(query_id)"
-        )
-        queries = queries.slice(0, 150)
+        queries = tables.sql(UNSEEN_QUERIES_SQL, [N_UNSEEN])
         lists = load_lists(tables, finder.sources, queries, tables.read("adaptation_labels"))
         reranker = load_best_reranker(out.tables(), initial_reranker(MODEL, Settings(seed=SEED)))
         rankings = lists.own_order(), lists.rerank(reranker.scores(*lists.pairs()), best_trial(out.tables())["weight"])

@@ -64,12 +64,13 @@ def card(run: Run, settings: Settings, initial: InitialReranker, sources: list[s
     begun = "a cross-encoder" if initial.is_cross_encoder else "a bi-encoder, with a new head"
     head = [
         f"# {cell(name_of(run, settings))}",
-        f"A reranker for tenant `{cell(verdict['tenant'])}`. Released: {verdict['shipped']}. {cell(verdict['reason'])}.",
+        f"A reranker for tenant `{cell(verdict['tenant'])}`. Released: {verdict['shipped']}.",
+        f"{cell(verdict['reason'])}.",
         f"Initialized from `{cell(initial.identity['model'])}` ({begun}), trained on "
         f"{', '.join(f'`{cell(source)}`' for source in sources)}: {pairs['positives']:,} positives, "
         f"{pairs['negatives']:,} negatives.",
-        f"It orders {candidates['candidates']} candidates of BM25 and the encoder (weight {candidates['encoder weight']:g}"
-        f" by score) with weight {verdict['weight']:g}; the candidates' own scores have the rest. "
+        f"It orders {candidates['candidates']} candidates of BM25 and the encoder (weight "
+        f"{candidates['encoder weight']:g} by score) with weight {verdict['weight']:g}; the candidates' own scores have the rest. "
         f"{test['milliseconds']:g} ms per query for {test['pairs']:g} candidates on one core; "
         f"{test['parameters']:,} parameters.",
     ]

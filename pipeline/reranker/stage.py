@@ -1,4 +1,4 @@
-"""The stages `reranker_trials` and `reranker_control`: one cross-encoder per learning rate, and one on shuffled labels."""
+"""The stages `reranker_trials` and `reranker_control`: a cross-encoder per learning rate, and one on shuffled labels."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _write(
     output.write(ADAPTER_WEIGHTS.name, as_rows(number, history.best_weights))
 
 
-def train_control(
+def train_control(  # noqa: PLR0913 (what the trials receive, and the switch)
     tables: Tables,
     output: Output,
     settings: RerankerSettings,

@@ -1,4 +1,4 @@
-"""Decide whether the trained reranker is released: by the release test of `adapt`, against the best order without it."""
+"""Decide by the release test of `adapt` whether the reranker is released: against the best order without training."""
 
 from __future__ import annotations
 
@@ -110,6 +110,6 @@ def require_gain(run: Run) -> str:
     if row["shipped"] == KEPT:
         raise NoLift(f"{run.store.url} releases no reranker: {row['reason']}. nDCG@10: {systems}")
     return (
-        f"{run.store.url}/{RERANKER_FOLDER}: {row['reason']}. Its scores have weight {row['weight']:g}, the candidates' "
-        f"the rest. nDCG@10: {systems}."
+        f"{run.store.url}/{RERANKER_FOLDER}: {row['reason']}. Its scores have weight {row['weight']:g}, the "
+        f"candidates' the rest. nDCG@10: {systems}."
     )

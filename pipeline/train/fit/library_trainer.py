@@ -1,7 +1,7 @@
 """Runs the sentence-transformers trainer with Darklode's own batches, loss and evaluation.
 
-Shared by `adapt` (encoder methods), `distill`, the joint training of both towers, and rerankers. A `BatchPlan` picks the rows of
-each step, a collator tokenizes them, and a `Trial` evaluates between the steps and decides when to stop.
+Shared by `adapt` (encoder methods), `distill`, the joint training of both towers, and rerankers. A `BatchPlan` picks
+the rows of each step, a collator tokenizes them, and a `Trial` evaluates between the steps and decides when to stop.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ class RerankKind(ModelKind):
         None,
         gt=0,
         le=1,
-        description="Weight of the model's scores; the retriever's have the rest, both scaled to 0 … 1 per query. null: "
-        "the weight that `train-reranker` selected for the model, else 1.",
+        description="Weight of the model's scores; the retriever's have the rest, both scaled to 0 … 1 per query. "
+        "null: the weight that `train-reranker` selected for the model, else 1.",
     )
 
     @property
