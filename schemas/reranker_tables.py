@@ -8,14 +8,16 @@ from darklode.schemas.table import CLUSTER_INTERVAL, QUERY_ID, TENANT, Table, co
 RERANK_CANDIDATES = Table(
     "rerank_candidates",
     ("tenant", "query_id", "rank"),
-    "first texts of BM25 and the encoder for each query, fused by score: what a reranker orders",
+    "first texts of BM25 and the encoder for each query, fused: what a reranker orders",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             column("rank", pa.int32(), "rank in the fused list, from 1"),
             TEXT,
-            column("score", pa.float32(), "fused score, 0 to 1"),
+            column(
+                "score", pa.float32(), "fused score: weighted mean of normalized scores, or sum of reciprocal ranks"
+            ),
         ]
     ),
 )

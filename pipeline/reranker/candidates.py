@@ -1,4 +1,4 @@
-"""The stage `rerank_candidates`: the texts that a reranker orders, by a weighted fusion of BM25 and an encoder."""
+"""The stage `rerank_candidates`: the texts that a reranker orders, by a fusion of BM25 and an encoder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.prepare.split import SPLITS
 from darklode.pipeline.reranker.lists import CandidateLists
 from darklode.pipeline.train.data.sources import TrainingSource, texts_of
+from darklode.pipeline.train.release.label_free import DENSE_WEIGHTS
 from darklode.schemas.reranker_tables import RERANK_CANDIDATES
 
 if TYPE_CHECKING:
@@ -29,16 +30,16 @@ CANDIDATES_STAGE = Stage("rerank_candidates", 1, READS, (RERANK_CANDIDATES.name,
 FUSED_DEPTH = 100
 """Minimum length of the fused lists, as in `adapt`."""
 
-ENCODER_WEIGHTS = tuple(tenths / 10 for tenths in range(11))
-"""Weights of the encoder's scores to select from, with BM25's being 1 minus it; 0 and 1 are either one alone."""
+FUSIONS = (None, *DENSE_WEIGHTS)
+"""Fusions to select from: by rank (None), or by score with a weight of the encoder's and 1 minus it of BM25's."""
 
 
 def rerank_candidates(tables: Tables, output: Output, base: BaseEncoder, depth: int) -> None:
-    """Write the first texts of the fused lists for all queries; the encoder's weight is selected on validation queries.
+    """Write the first texts of the fused lists for all queries; the fusion is selected on validation queries.
 
     Args:
         tables: the tables of `adaptation_pairs`.
-        output: receives `rerank_candidates`; its fact `encoder weight` is the selected weight.
+        output: receives `rerank_candidates`; its fact `encoder weight` is the selected weight, null for RRF.
         base: the encoder, with the runs.
         depth: candidates per query.
     """
@@ -54,7 +55,7 @@ def rerank_candidates(tables: Tables, output: Output, base: BaseEncoder, depth: 
     for number, split in enumerate(SPLITS):
         queries = QuerySet.from_tables(tables, frozen, split)
         if len(queries):
-            rows = _fused(queries, frozen, bm25, weight, depth)
+            rows = _fuse(_lists(queries, frozen, bm25, depth), weight, depth)
             columns = {name: rows[name] for name in ("query_id", "rank", "text_id", "score")}
             columns["tenant"] = pa.repeat(tenant, rows.num_rows)
             output.write(RERANK_CANDIDATES.name, RERANK_CANDIDATES.rows(columns))
@@ -66,32 +67,26 @@ def rerank_candidates(tables: Tables, output: Output, base: BaseEncoder, depth: 
     )
 
 
-def _select_weight(queries: QuerySet, frozen: FrozenIndex, bm25: Bm25Rankings, depth: int) -> float:
-    """The encoder's weight with the best nDCG@10; the smallest of several."""
+def _select_weight(queries: QuerySet, frozen: FrozenIndex, bm25: Bm25Rankings, depth: int) -> float | None:
+    """The fusion of `FUSIONS` with the best nDCG@10; the first of several."""
     lists, ids = _lists(queries, frozen, bm25, depth), queries.ids.to_pylist()
     values = {
         weight: float(compute_measures([_fuse(lists, weight, depth)], queries.labels, ids, ["nDCG@10"]).mean())
-        for weight in ENCODER_WEIGHTS
+        for weight in FUSIONS
     }
     return max(values, key=lambda weight: values[weight])
 
 
-def _fused(queries: QuerySet, frozen: FrozenIndex, bm25: Bm25Rankings, weight: float, depth: int) -> pa.Table:
-    return _fuse(_lists(queries, frozen, bm25, depth), weight, depth)
-
-
 def _lists(queries: QuerySet, frozen: FrozenIndex, bm25: Bm25Rankings, depth: int) -> tuple[pa.Table, pa.Table]:
-    from darklode.pipeline.train.release.fusion import normalize
-
     length = max(FUSED_DEPTH, depth)
-    dense = queries.ranking(frozen, queries.vectors, length)
-    return normalize(bm25.rankings(queries, length)), normalize(dense)
+    return bm25.rankings(queries, length), queries.ranking(frozen, queries.vectors, length)
 
 
-def _fuse(lists: tuple[pa.Table, pa.Table], weight: float, depth: int) -> pa.Table:
-    from darklode.pipeline.train.release.fusion import fuse_by_score
+def _fuse(lists: tuple[pa.Table, pa.Table], weight: float | None, depth: int) -> pa.Table:
+    from darklode.pipeline.train.release.fusion import fuse_by_rank, fuse_by_score, normalize
 
-    rows = fuse_by_score(*lists, weight)
+    lexical, dense = lists
+    rows = fuse_by_rank(lists) if weight is None else fuse_by_score(normalize(lexical), normalize(dense), weight)
     return rows.filter(pc.less_equal(rows["rank"], depth))
 
 

@@ -69,8 +69,9 @@ def card(run: Run, settings: Settings, initial: InitialReranker, sources: list[s
         f"Initialized from `{cell(initial.identity['model'])}` ({begun}), trained on "
         f"{', '.join(f'`{cell(source)}`' for source in sources)}: {pairs['positives']:,} positives, "
         f"{pairs['negatives']:,} negatives.",
-        f"It orders {candidates['candidates']} candidates of BM25 and the encoder (weight "
-        f"{candidates['encoder weight']:g} by score) with weight {verdict['weight']:g}; the candidates' own scores have the rest. "
+        f"It orders {candidates['candidates']} candidates of BM25 and the encoder, "
+        f"{_fusion(candidates['encoder weight'])}, with weight {verdict['weight']:g}; the candidates' own scores "
+        "have the rest. "
         f"{test['milliseconds']:g} ms per query for {test['pairs']:g} candidates on one core; "
         f"{test['parameters']:,} parameters.",
     ]
@@ -87,6 +88,10 @@ def card(run: Run, settings: Settings, initial: InitialReranker, sources: list[s
     ]
     front_matter = {"library_name": "sentence-transformers", "pipeline_tag": "text-ranking", "license": model_licence}
     return with_front_matter(document(head, _tables(tables), sections), front_matter, {}).encode()
+
+
+def _fusion(weight: float | None) -> str:
+    return "fused by rank (RRF)" if weight is None else f"fused by score with weight {weight:g} of the encoder"
 
 
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:

@@ -1,4 +1,4 @@
-"""The stages `reranker_trials` and `reranker_control`: a cross-encoder per learning rate, and one on shuffled labels."""
+"""The stages `reranker_trials` and `reranker_control`: cross-encoders on the labels, and one on shuffled labels."""
 
 from __future__ import annotations
 
