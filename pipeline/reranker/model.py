@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,8 +81,8 @@ def _with_new_head(settings: LocalModel, device: str, seed: int) -> Any:
     """
     from sentence_transformers import CrossEncoder
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    from transformers.utils import logging
 
+    logging: Any = import_module("transformers.utils").logging
     logging.disable_progress_bar()  # it would disturb Darklode's own progress
     model = locate(settings)
     assert model is not None
@@ -102,7 +103,7 @@ def _with_new_head(settings: LocalModel, device: str, seed: int) -> Any:
         tokenizer.save_pretrained(scratch)
         loaded = CrossEncoder(scratch, num_labels=1, device=device, local_files_only=True)
     if settings.max_seq_length:
-        loaded.max_length = settings.max_seq_length
+        loaded.max_seq_length = settings.max_seq_length
     return loaded
 
 
@@ -135,7 +136,7 @@ class TrainableReranker:
             list(texts),
             padding=True,
             truncation="longest_first",
-            max_length=self.loaded.max_length,
+            max_length=self.loaded.max_seq_length,
             return_tensors="pt",
         )
         return dict(tokens)

@@ -72,7 +72,7 @@ def export_reranker(run: Run) -> float:
             path.write_bytes(run.store.read(name) or b"")
         model = CrossEncoder(str(model_folder), device="cpu")
         expected = model.predict(pairs, activation_fn=Identity(), show_progress_bar=False)
-        export_tokenizer(model.tokenizer, model.max_length).save(str(folder / TOKENIZER_FILE))
+        export_tokenizer(model.tokenizer, model.max_seq_length).save(str(folder / TOKENIZER_FILE))
         features = model.tokenizer(pairs, padding=True, truncation=True, return_tensors="pt")
         inputs = export_graph(model.model.eval(), _score, features, folder / GRAPH_FILE, SCORE_OUTPUT)
         about = {"inputs": inputs, "output": SCORE_OUTPUT, "how": PAIR_USAGE}

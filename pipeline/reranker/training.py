@@ -82,7 +82,7 @@ def train_reranker(  # noqa: PLR0913, PLR0917 (model, data, settings and callbac
     optimizer = adamw(reranker.parameters(), rate)
     rates = schedule(optimizer, settings.max_steps)
     checkpoints = Checkpoints(checkpoint_store or NoCheckpoints(), reranker, (optimizer, rates))
-    callbacks = [
+    callbacks: list[TrialCallback] = [
         KeepBestWeights(),
         EarlyStopping(stopping_reason),
         checkpoints,
