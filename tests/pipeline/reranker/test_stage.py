@@ -16,7 +16,7 @@ def task(reranked: RerankedRun) -> RerankerTask:
 def test_held_out_queries_are_not_in_training_and_share_no_positive(task: RerankerTask) -> None:
     assert len(task.validation.ids) == 10
     assert not set(task.validation.queries) & set(task.pairs.queries)
-    learned = {text for text in task.pairs.texts_at(np.flatnonzero(task.pairs.target == 1))}
+    learned = set(task.pairs.texts_at(np.flatnonzero(task.pairs.target == 1)))
     relevant = set(
         task.validation.labels.filter(task.validation.labels["relevance"].to_numpy() > 0)["text_id"].to_pylist()
     )

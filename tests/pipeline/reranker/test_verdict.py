@@ -38,7 +38,10 @@ def decided(folder: Path, trial: dict[str, Any], *differences: tuple[str, dict[s
     row = {"trial": 0, "learning_rate": 1e-5, "step": 9, "weight": 0.5, "candidates": 0.5, "queries": 120}
     written(run, RERANKER_TRIALS.name, [row | trial])
     written(run, "adaptation_queries", [{"tenant": "acme", "query_id": "q"}])
-    tests = [{"tenant": "acme", "query_id": f"q{number}", "group": str(number)} for number in range(40)]
+    tests = [
+        {"tenant": "acme", "query_id": f"q{number}", "group": str(number), "shares_positive": False}
+        for number in range(40)
+    ]
     written(run, "test_queries", tests)
     pair = {"system": RERANKED, "measure": "nDCG@10", "part": "counted", "queries": 40, "clusters": 40}
     pairs = [pair | {"other": other} | values for other, values in differences]
