@@ -66,9 +66,8 @@ def chunks(reranked: RerankedRun, tenant: str) -> TenantChunks:
 def test_the_folder_is_a_retriever_with_the_selected_weight(reranked: RerankedRun, tmp_path: Path) -> None:
     run, settings = Run(str(reranked.root / "run")), using(reranked, reranked.root / "out")
     query = read(run, "queries")[0]["text"]
-    own = {"bm25": settings, "best": settings}
     bm25, best = (
-        opened(run, own[name], name, tmp_path / name, TENANT).search([str(query)], 5) for name in ("bm25", "best")
+        opened(run, settings, name, tmp_path / name, TENANT).search([str(query)], 5) for name in ("bm25", "best")
     )
     assert sorted(best.rows[0].tolist()) == sorted(bm25.rows[0].tolist())
     weight = reranked.out.store.read_object("reranker.json")["weight"]
@@ -95,18 +94,11 @@ def test_a_build_ranks_and_judges_with_the_folder(reranked: RerankedRun, tmp_pat
     rows = read(Run(str(reranked.root / "run")), "chunks")
     with (tmp_path / "documents.jsonl").open("w") as documents:
         documents.writelines(json.dumps({"doc_id": row["doc_id"], "text": row["text"]}) + "\n" for row in rows[:60])
-    queries = [row["text"] for row in read(Run(str(reranked.root / "run")), "queries")]
-    (tmp_path / "queries.txt").write_text("\n".join(f"{query} {query}" for query in queries))
-    settings = using(reranked, reranked.root / "out")
-    cleaning = {"language": None, "word_count_percentiles": None}
-    settings = settings.model_copy(
-        update={
-            "ingest": settings.ingest.model_copy(update={"tenant": TENANT}),
-            "clean": settings.clean.model_copy(
-                update={name: value for name, value in cleaning.items() if name in type(settings.clean).model_fields}
-            ),
-        }
-    )
+    queries = [str(row["text"]) for row in read(Run(str(reranked.root / "run")), "queries")]
+    (tmp_path / "queries.txt").write_text("\n".join(queries))
+    chosen = using(reranked, reranked.root / "out")
+    more = {"ingest": chosen.ingest.model_copy(update={"tenant": TENANT})}
+    settings = chosen.model_copy(update=more | {"clean": chosen.clean.model_copy(update={"keep_all": True})})
     build_without_prefect(str(tmp_path / "built"), tmp_path / "documents.jsonl", tmp_path / "queries.txt", settings)
     built = Run(str(tmp_path / "built"))
     assert {row["retriever"] for row in read(built, "rankings")} == {"bm25", "best"}
