@@ -21,6 +21,7 @@ WITH_COLLECTIONS = (
     "judge_learning",
     "bm25",
     "adapt",
+    "reranker",
     "index",
     "scaling",
 )
