@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -23,7 +24,7 @@ RERANKER_SIDES = {"train": 80, "validation": 12, "test": 40}
 MARKERS = [word(40 + part) for part in range(3)]
 """The last word of a topic's three texts; the first one's text is relevant."""
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 32, "initializer_range": 0.2}
+SIZES: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 32, "initializer_range": 0.2}
 
 
 def build_to_rerank(folder: Path) -> Run:
