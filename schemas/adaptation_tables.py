@@ -99,6 +99,22 @@ HEADROOM = Table(
                 "(feedback), weight of the encoder's scores (weighted fusion)",
                 null=True,
             ),
+            column("centering", pa.float64(), "share of the mean query that whitening removes", null=True),
+        ]
+    ),
+)
+
+LEXICAL_RANKINGS = Table(
+    "lexical_rankings",
+    ("tenant", "query_id", "rank"),
+    "BM25 rankings of the queries used for model selection, for `adapt.serve_as: hybrid`",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            column("rank", pa.int32(), "rank, from 1"),
+            TEXT,
+            column("score", pa.float32(), "BM25 score"),
         ]
     ),
 )
@@ -137,10 +153,18 @@ ADAPTATION_TRIALS = Table(
     pa.schema(
         [
             TRIAL,
-            column("setting", pa.string(), "learning rate (0: the start, untrained), or ridge of the closed form"),
+            column(
+                "setting",
+                pa.string(),
+                "learning rate (0: the start, untrained), ridge of the closed form, or power of a whitening",
+            ),
             column("share", pa.float64(), "interpolation from base weights (0) to trained weights (1)"),
             column("step", pa.int32(), "step of the selected weights"),
-            column("validation", pa.float64(), "nDCG@10 on the queries used for model selection"),
+            column(
+                "validation",
+                pa.float64(),
+                "nDCG@10 on the queries used for model selection; of the fusion with BM25 if it is served so",
+            ),
             column("queries", pa.int64(), "number of these queries"),
             column(
                 "folds",
@@ -331,6 +355,7 @@ ADAPTATION_TABLES = (
     ADAPTATION_LABELS,
     ADAPTATION_TEXTS,
     HEADROOM,
+    LEXICAL_RANKINGS,
     TRAINING_LOG,
     ADAPTATION_TRIALS,
     ADAPTER_WEIGHTS,

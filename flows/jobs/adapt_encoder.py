@@ -156,7 +156,7 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
         Step(HEADROOM_STAGE, call(measure_headroom, base)),
         Step(
             TRAIN_STAGE,
-            call(train, adapt.but("tenant", "sources", "unjudged_budget", "serve_as"), base, seed=seed),
+            call(train, adapt.but("tenant", "sources", "unjudged_budget"), base, seed=seed),
         ),
         Step(
             CONTROL_STAGE,
