@@ -13,13 +13,13 @@ from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.evaluate.stage import evaluate
 from darklode.pipeline.reranker.candidates import load_lists
 from darklode.pipeline.reranker.stage import best_trial, load_best_reranker
+from darklode.pipeline.train.data.system_names import BASE, BM25
 from darklode.pipeline.train.release.evaluation import (
     TEST_LABELS_SQL,
     TEST_QUERIES_SQL,
     test_queries,
     write_rankings,
 )
-from darklode.pipeline.train.release.system_names import BASE, BM25
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS, CONTROL_WEIGHTS
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.reranker_tables import RERANK_CANDIDATES, RERANKER_TRIALS

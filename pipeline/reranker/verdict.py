@@ -12,7 +12,7 @@ from darklode.pipeline.base.models.local import RERANKER_FOLDER
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.reranker.evaluation import ALONE, BASE_RERANKER, BEST_ORDER, CANDIDATES, CONTROL, RERANKED
 from darklode.pipeline.reranker.stage import best_trial
-from darklode.pipeline.train.release.system_names import BASE, BM25
+from darklode.pipeline.train.data.system_names import BASE, BM25
 from darklode.pipeline.train.release.verdict import (
     DIFFERENCES_SQL,
     TEST_FACTS_SQL,
