@@ -24,7 +24,7 @@ COMMAND_GROUPS = {
     "Build": "mine generate judge export",
     "Look": "list status search query pool audit diff",
     "People": "review validate",
-    "Train": "evaluate adapt adapters train-towers entropy laws",
+    "Train": "evaluate adapt adapters train-towers train-reranker entropy laws",
     "Serve": "index serve",
     "Operate": "deploy nights verify cache plan-scale",
 }

@@ -161,6 +161,28 @@ class TowersInputs(TrainedInputs):
     hold_out: str | None = None
 
 
+class RerankerInputs(FolderInputs):
+    """A reranker.
+
+    Attributes:
+        runs: folders of builds, mined runs and generated queries.
+        base: the initial model.
+        encoder: encoder that finds its candidates beside BM25.
+        candidates: texts per query that it orders.
+        control: whether a control with shuffled labels was trained, too.
+    """
+
+    description = "a reranker"
+    command = "darklode train-reranker"
+
+    kind: Literal["reranker"] = "reranker"
+    runs: list[str]
+    base: str
+    encoder: str
+    candidates: int
+    control: bool = False
+
+
 class IndexInputs(FolderInputs):
     """An index; `source` is a run or a file of vectors, `tenants` names several, separated by commas, or is `all`."""
 
@@ -211,6 +233,7 @@ Inputs: TypeAlias = (
     | TenantAdaptersInputs
     | ComparisonInputs
     | TowersInputs
+    | RerankerInputs
     | IndexInputs
     | GeneratedInputs
     | LawsInputs

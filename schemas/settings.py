@@ -33,6 +33,7 @@ from darklode.schemas.pooling import (
     RetrieverSettings,
     VectorSearchSettings,
 )
+from darklode.schemas.reranker import RerankerSettings
 from darklode.schemas.section import Bound, ColumnNames, NoRow, Section, Share
 from darklode.schemas.serving import INDEXES, IndexSettings, SemanticIdSettings
 from darklode.schemas.shared import (
@@ -286,6 +287,7 @@ class Settings(Section):
     adapt: AdaptSettings = AdaptSettings()
     distill: DistillSettings = DistillSettings()
     dual: DualSettings = DualSettings()
+    reranker: RerankerSettings = RerankerSettings()
     laws: LawSettings = LawSettings()
     index: Annotated[IndexSettings, OfKind(INDEXES, IndexSettings)] = Field(IndexSettings(), validate_default=True)
     semantic_ids: SemanticIdSettings = SemanticIdSettings()

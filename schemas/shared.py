@@ -101,8 +101,8 @@ TrainBatchSize = Annotated[
     int,
     Field(
         gt=0,
-        description="Queries per step (`dual`: triplets, over all processes). ScalingNote: 480 for both towers, "
-        "40,000 for distillation.",
+        description="Queries per step (`dual`: triplets, over all processes; `reranker`: pairs). ScalingNote: 480 for "
+        "both towers, 40,000 for distillation.",
     ),
 ]
 ReportTo = Annotated[

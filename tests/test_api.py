@@ -50,6 +50,7 @@ FUNCTIONS = {
     "review": "review",
     "search": "search",
     "serve": "serve",
+    "train_reranker": "train-reranker",
     "validate": "validate",
 }
 """Functions and their commands."""

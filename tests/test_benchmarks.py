@@ -23,6 +23,7 @@ WITH_COLLECTIONS = (
     "adapt",
     "adapt_ablation",
     "students",
+    "reranker",
     "index",
     "scaling",
 )

@@ -73,16 +73,18 @@ def swap(_arguments: Annotated[list[str] | None, typer.Argument()] = None) -> No
     )
 
 
-def onnx(adapter: AdapterArgument) -> None:
-    """Export the query encoder, with its tokenizer, to ADAPTER/onnx as one ONNX graph (token ids to final vector)."""
+def onnx(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Output of `adapt` or `train-reranker`.")],
+) -> None:
+    """Export a query encoder or a reranker, with its tokenizer, to FOLDER/onnx as one ONNX graph from token ids."""
     from darklode.pipeline.base.artifacts import Run
+    from darklode.pipeline.reranker.pair_graph import export_reranker, is_reranker
     from darklode.pipeline.train.release.adapter import Adapter
     from darklode.pipeline.train.release.onnx_export import ONNX_FOLDER, export
 
-    with Run(adapter).lock():
-        opened_adapter = Adapter.open(adapter)
-        max_difference = export(opened_adapter)
-    onnx_folder = printable(opened_adapter.store.path(ONNX_FOLDER))
-    console.print(
-        f"{onnx_folder}: its vectors differ from the model's by at most {max_difference:.1e}.", soft_wrap=True
-    )
+    run = Run(folder)
+    with run.lock():
+        is_pair_graph = is_reranker(run)
+        max_difference = export_reranker(run) if is_pair_graph else export(Adapter.open(folder))
+    path, values = printable(run.store.path(ONNX_FOLDER)), "scores" if is_pair_graph else "vectors"
+    console.print(f"{path}: its {values} differ from the model's by at most {max_difference:.1e}.", soft_wrap=True)

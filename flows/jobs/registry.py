@@ -16,6 +16,7 @@ JOB_MODULES = {
     "tenant-adapters": "adapt_tenants",
     "comparison": "compare_adapters",
     "towers": "train_towers",
+    "reranker": "train_reranker",
     "index": "build_index",
     "generated": "generate_queries",
     "laws": "run_laws",

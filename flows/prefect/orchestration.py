@@ -45,6 +45,7 @@ from darklode.flows.jobs import mine_logs as mine_logs_job
 from darklode.flows.jobs import nightly_adapt as nightly_adapt_job
 from darklode.flows.jobs import run_laws as run_laws_job
 from darklode.flows.jobs import swap_model as swap_model_job
+from darklode.flows.jobs import train_reranker as train_reranker_job
 from darklode.flows.jobs import train_towers as train_towers_job
 from darklode.flows.jobs import validate_benchmark as validate_benchmark_job
 from darklode.flows.jobs.job import Job
@@ -235,6 +236,7 @@ nightly_adapt = as_flow(nightly_adapt_job.JOB)
 compare_adapters = as_flow(compare_adapters_job.JOB)
 swap_model = as_flow(swap_model_job.JOB)
 train_towers = as_flow(train_towers_job.JOB)
+train_reranker = as_flow(train_reranker_job.JOB)
 run_laws = as_flow(run_laws_job.JOB)
 measure_entropy = as_flow(measure_entropy_job.JOB)
 generate_queries = as_flow(generate_queries_job.JOB)

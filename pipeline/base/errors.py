@@ -11,8 +11,8 @@ DarklodeError
 ├── ArtifactError         a run folder that is locked, incomplete, damaged or not a run
 │   └── NotWritable       a file that cannot be written, now or when it is tried again
 ├── NotPublishable        a benchmark whose judge agrees too little with people
-├── NoLift                an adapted encoder that is not shown to be better than its base
-├── DoesNotFit            an adapted encoder that is not for the index, or not for the tenant
+├── NoLift                an adapted encoder or reranker that is not shown to be better than what needs no training
+├── DoesNotFit            an adapted encoder or reranker that is not for the index, or not for the tenant
 ├── HeldBack              days of a search log that wait for somebody's decision
 ├── LimitReached          a limit of money or tokens that the next call could exceed
 ├── MissingPart           a package, server or key that a setting asks for
@@ -96,13 +96,13 @@ class NotPublishable(DarklodeError):
 
 
 class NoLift(DarklodeError):
-    """An adapted encoder is not shown to be better than its base, so the base is released."""
+    """An adapted encoder or reranker is not shown to be better than its base, so it is not released."""
 
     code = 3
 
 
 class DoesNotFit(DarklodeError):
-    """An adapted encoder does not match the index or the tenant; the message names the difference."""
+    """An adapted encoder or reranker does not match the index or the tenant; the message names the difference."""
 
     code = 3
 

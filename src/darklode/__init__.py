@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from darklode.api.reading import export, open, report, search
     from darklode.api.rows import TableRows
     from darklode.api.serving import browse, review, serve
-    from darklode.api.training import adapt, model_swap
+    from darklode.api.training import adapt, model_swap, train_reranker
     from darklode.api.views import JobResult, ReportPage, RunView
     from darklode.pipeline.base.errors import DarklodeError
     from darklode.schemas.settings import Settings
@@ -49,6 +49,7 @@ __all__ = [
     "review",
     "search",
     "serve",
+    "train_reranker",
     "validate",
 ]
 
@@ -59,7 +60,7 @@ _MODULES = {
     "darklode.api.reading": ("export", "open", "report", "search"),
     "darklode.api.rows": ("TableRows",),
     "darklode.api.serving": ("browse", "review", "serve"),
-    "darklode.api.training": ("adapt", "model_swap"),
+    "darklode.api.training": ("adapt", "model_swap", "train_reranker"),
     "darklode.api.views": ("JobResult", "ReportPage", "RunView"),
     "darklode.pipeline.base.errors": ("DarklodeError",),
     "darklode.schemas.settings": ("Settings",),

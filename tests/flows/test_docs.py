@@ -21,6 +21,7 @@ from darklode.flows.jobs import (
     plan_laws,
     run_laws,
     train_both_towers,
+    train_reranker,
     train_towers,
     validate_benchmark,
 )
@@ -29,11 +30,14 @@ from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
 from darklode.pipeline.laws.label_plan import PlanRequest
 from darklode.pipeline.laws.plan_stage import PlanInputs
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
+from darklode.schemas.run_inputs import RerankerInputs
 from darklode.schemas.setting_names import known_keys
 from helpers.runs import REPOSITORY
 
 BASE: Any = SimpleNamespace(sources=(), start=None, encoder=None)  # the steps name it, and ask it for nothing else
 PAIR: Any = SimpleNamespace()  # likewise
+MODEL: Any = SimpleNamespace()
+RERANKER = RerankerInputs(runs=[], base="", encoder="", candidates=5)
 SOURCE: Any = SimpleNamespace()
 FUNNEL = Step(FUNNEL_STAGE, call(funnel, ()))
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
@@ -158,6 +162,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
         compare_adapters.steps(BASE, settings, [], 1),
         train_both_towers.steps(BASE, settings),
         train_towers.steps(BASE, PAIR, [], settings),
+        train_reranker.steps(BASE, MODEL, RERANKER, settings),
         run_laws.steps([BASE], settings),
         plan_laws.steps(PlanInputs("default"), PlanRequest(), None, [], settings, 0),
         generate_queries.steps(SOURCE, InverseClozeWriter(), settings),

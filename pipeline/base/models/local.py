@@ -14,7 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from darklode.pipeline.base.errors import DarklodeError, MissingPart
+from darklode.pipeline.base.errors import DarklodeError, DoesNotFit, MissingPart
 from darklode.pipeline.base.models import INSTALL
 from darklode.pipeline.base.models.devices import memory_problems
 from darklode.pipeline.base.models.file_hashes import file_hash
@@ -26,6 +26,9 @@ PACKAGE = "package:"
 
 FILES_PREFIX = "files-"
 """Prefix of a revision that is a hash of a folder's files."""
+
+RERANKER_FOLDER, RERANKER_RECORD = "reranker", "reranker.json"
+"""Folder of the model that `train-reranker` releases, and the record beside it and in it."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 ModelClass = Literal["SentenceTransformer", "CrossEncoder", "SparseEncoder", "MultiVectorEncoder"]
@@ -65,12 +68,36 @@ def locate(settings: Settings) -> ModelFolder | None:
         return _local_folder(_find_packaged(settings.model), settings.model.removeprefix(PACKAGE))
     folder = Path(settings.model).expanduser()
     if folder.is_dir():
+        folder = released_reranker(folder)
         return _local_folder(folder, folder.resolve().name)
     if settings.model.startswith(("/", "./", "../", "~")):
         raise MissingPart(f"model {settings.model}: the folder does not exist")
     name = repository(settings.model)
     snapshot = _snapshot(name, settings.revision)
     return ModelFolder(snapshot, name, snapshot.name) if snapshot and _weights(snapshot) else None
+
+
+def released_reranker(folder: Path) -> Path:
+    """The model below an output folder of `train-reranker`; any other folder itself."""
+    model = folder / RERANKER_FOLDER
+    return model if (folder / RERANKER_RECORD).is_file() and (model / RERANKER_RECORD).is_file() else folder
+
+
+def reranker_record(settings: Settings) -> dict[str, Any]:
+    """The record of a model that `train-reranker` released: tenant, weight of its scores; empty for other models."""
+    model = locate(settings)
+    return _json(model.folder / RERANKER_RECORD) if model else {}
+
+
+def require_tenant(settings: Settings, tenant: str) -> None:
+    """Check that a model may be used for a tenant: any, unless `train-reranker` trained it on another one's data.
+
+    Raises:
+        DoesNotFit: it was.
+    """
+    own = reranker_record(settings).get("tenant")
+    if own is not None and own != tenant:
+        raise DoesNotFit(f"model {settings.model} was trained for tenant {own}, not for {tenant}")
 
 
 def _local_folder(folder: Path, name: str) -> ModelFolder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,18 @@ from pydantic import Field, model_validator
 
 from darklode.pipeline.base.models.cross_encoder import CrossEncoderModel
 from darklode.pipeline.base.models.loading import fetch_model
-from darklode.pipeline.base.models.local import missing_for
-from darklode.pipeline.judge.kinds import LedgerKind
+from darklode.pipeline.base.models.local import missing_for, require_tenant
+from darklode.pipeline.judge.kinds import Builder, LedgerKind
 from darklode.pipeline.judge.pair_scores import PairScoringJudge
 from darklode.pipeline.retrieve.encoders.port import identity
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.pooling import LocalModel
 from darklode.schemas.settings import CacheSettings
 from darklode.schemas.shared import LocalModelSection, ModelPath
+
+if TYPE_CHECKING:
+    from darklode.pipeline.base.chunk_texts import TenantChunks
+    from darklode.pipeline.judge.port import Judge
 
 
 class CrossEncoderSettings(LocalModelSection, LedgerKind):
@@ -39,6 +43,19 @@ class CrossEncoderSettings(LocalModelSection, LedgerKind):
     def local(self) -> LocalModel:
         """The settings that load the model."""
         return LocalModel(**self.model_dump(include={"model", *LocalModelSection.model_fields}))
+
+    def builder(self, cache_settings: CacheSettings) -> Builder:
+        """One judge for all tenants that the model may be used for.
+
+        The builder raises `DoesNotFit` for others than the one that `train-reranker` trained it for.
+        """
+        build = super().builder(cache_settings)
+
+        def build_checked(chunks: TenantChunks, threshold: float) -> Judge:
+            require_tenant(self.local, chunks.tenant)
+            return build(chunks, threshold)
+
+        return build_checked
 
     def source(self, _cache_settings: CacheSettings) -> CrossEncoderJudge:
         return CrossEncoderJudge(self)

@@ -30,6 +30,30 @@ def min_max(scores: Doubles, low: Doubles, high: Doubles) -> Doubles:
     return np.where(is_spread, (scores - low) / np.where(is_spread, high - low, 1), 1.0)
 
 
+def weighted_scores(
+    query: NDArray[np.int64], candidates: Doubles, scores: NDArray[np.floating], weight: float
+) -> Doubles:
+    """(1 − weight) · candidates + weight · scores, each scaled to 0 … 1 within its query.
+
+    Args:
+        query: number of each candidate's query, ascending, shape (n,).
+        candidates: scores that found the candidates, same shape.
+        scores: scores of a reranker, same shape.
+        weight: 0 to 1.
+    """
+    return (1 - weight) * _scaled(query, candidates) + weight * _scaled(query, scores.astype(np.float64))
+
+
+def _scaled(query: NDArray[np.int64], scores: Doubles) -> Doubles:
+    """Scores by `min_max` within each query."""
+    if not len(query):
+        return scores
+    starts = np.flatnonzero(np.diff(query, prepend=query[0] - 1))
+    sizes = np.diff([*starts, len(query)])
+    low, high = (np.repeat(reduce.reduceat(scores, starts), sizes) for reduce in (np.minimum, np.maximum))
+    return min_max(scores, low, high)
+
+
 def reciprocal_ranks(hits: Hits) -> Doubles:
     """`reciprocal_rank` of each hit, shape as `hits.rows`; 0 where there is none."""
     return np.where(hits.rows >= 0, reciprocal_rank(np.arange(1, hits.rows.shape[1] + 1)), 0.0)

@@ -17,6 +17,7 @@ from darklode.pipeline.base.models.cross_encoder import CrossEncoderModel
 from darklode.pipeline.base.types import Doubles, Floats, Ints
 from darklode.pipeline.retrieve.encoders.caching import hash_query
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.retrieve.retrievers.fusion import weighted_scores
 from darklode.pipeline.retrieve.retrievers.port import Hits, Recall, Retriever
 from darklode.pipeline.retrieve.retrievers.topk import best_hits, rank_keys
 
@@ -57,11 +58,15 @@ class Reranked(Retriever):
         depth: number of candidates per query, and the greatest length of a list.
         scorer: scores the candidates.
         n_chunks: number of chunks.
+        weight: weight of the scorer's scores; the retriever's have the rest, both scaled to 0 … 1 per query.
     """
 
-    def __init__(self, name: str, retriever: Retriever, depth: int, scorer: PairScorer, n_chunks: int) -> None:
+    def __init__(
+        self, name: str, retriever: Retriever, depth: int, scorer: PairScorer, n_chunks: int, weight: float = 1.0
+    ) -> None:
         self.name = name
         self._retriever, self._depth, self._scorer, self._n_chunks = retriever, depth, scorer, n_chunks
+        self._weight = weight
 
     @property
     def recall(self) -> Recall | None:
@@ -78,7 +83,11 @@ class Reranked(Retriever):
         candidates = self._retriever.search(queries, self._depth)
         query, column = np.nonzero(candidates.rows >= 0)
         row = candidates.rows[query, column]
-        keys = rank_keys(self._scorer.scores(queries, query, row), row)
+        scores = self._scorer.scores(queries, query, row)
+        if self._weight < 1:
+            own_scores = candidates.scores[query, column].astype(np.float64)
+            scores = weighted_scores(query, own_scores, scores, self._weight).astype(np.float32)
+        keys = rank_keys(scores, row)
         return best_hits(query, keys, len(queries), min(depth, self._n_chunks))
 
 

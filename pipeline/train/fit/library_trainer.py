@@ -1,7 +1,7 @@
 """Runs the sentence-transformers trainer with Darklode's own batches, loss and evaluation.
 
-Shared by `adapt` (encoder methods), `distill` and the joint training of both towers. A `BatchPlan` picks the rows of
-each step, a collator tokenizes them, and a `Trial` evaluates between the steps and decides when to stop.
+Shared by `adapt` (encoder methods), `distill`, the joint training of both towers, and rerankers. A `BatchPlan` picks
+the rows of each step, a collator tokenizes them, and a `Trial` evaluates between the steps and decides when to stop.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from importlib import import_module
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -52,6 +53,7 @@ class LibraryTraining:
         schedule: learning-rate scheduler, stepped once per step.
         seed: seed of the trainer's own random numbers.
         report_to: experiment trackers, as in `transformers.TrainingArguments`; empty: none.
+        model_class: class of the model, which decides the library's trainer.
     """
 
     n_rows: int
@@ -63,6 +65,7 @@ class LibraryTraining:
     schedule: Any
     seed: int
     report_to: Sequence[str] = ()
+    model_class: Literal["SentenceTransformer", "CrossEncoder"] = "SentenceTransformer"
 
 
 def fit(model: Any, trial: Trial[Any], training: LibraryTraining) -> None:
@@ -96,9 +99,7 @@ def fit(model: Any, trial: Trial[Any], training: LibraryTraining) -> None:
 
 
 def _arguments(scratch: str, steps: int, training: LibraryTraining, device: str) -> Any:
-    from sentence_transformers import SentenceTransformerTrainingArguments
-
-    arguments = SentenceTransformerTrainingArguments(
+    arguments: Any = getattr(import_module("sentence_transformers"), f"{training.model_class}TrainingArguments")(
         scratch,
         max_steps=steps,
         per_device_train_batch_size=training.batches.size,
@@ -120,7 +121,6 @@ def _arguments(scratch: str, steps: int, training: LibraryTraining, device: str)
 
 def _trainer(model: Any, trial: Trial[Any], training: LibraryTraining, arguments: Any) -> Any:
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainer
     from transformers import PrinterCallback, TrainerCallback
 
     class StepCallback(TrainerCallback):
@@ -132,7 +132,9 @@ def _trainer(model: Any, trial: Trial[Any], training: LibraryTraining, arguments
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
             control.should_training_stop = not trial.after_step(trial.first_step + state.global_step)
 
-    class Trainer(SentenceTransformerTrainer):
+    library_class: Any = getattr(import_module("sentence_transformers"), f"{training.model_class}Trainer")
+
+    class Trainer(library_class):  # type: ignore[misc]
         def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
             """Disabled, because Darklode writes its own card."""
 

@@ -17,6 +17,7 @@ from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE
 from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
 from darklode.pipeline.train.release.verdict import format_comparisons, format_selection, format_too_few, read_verdict
+from darklode.schemas.pooling import LocalModel
 from darklode.schemas.settings import Settings
 
 PARTS_NOTE = """\
@@ -135,7 +136,7 @@ def _times_tested(run: Run) -> str:
     return "once" if times == 1 else f"{times} times: choices made in between were made on the test"
 
 
-def licence(encoder: SentenceTransformersSettings) -> str:
+def licence(encoder: LocalModel) -> str:
     """License from the model's own card."""
     model = locate(encoder)
     page = model.folder / "README.md" if model else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_query_tower
+from darklode.pipeline.base.models.local import ModelClass
 from darklode.pipeline.base.models.precision import rounding
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -66,27 +68,35 @@ def compare_vectors(texts: Sequence[str], expected: Floats) -> Check:
     return lambda saved: np.abs(saved.encode(list(texts), show_progress_bar=False).astype(np.float32) - expected)
 
 
-def save_folder(
-    store: Store, mark: str, model: Any, check: Check, alone: Mapping[str, bytes], folder: str = ENCODER_FOLDER
+def save_folder(  # noqa: PLR0913 (what is saved, how it is checked, and where)
+    store: Store,
+    mark: str,
+    model: Any,
+    check: Check,
+    alone: Mapping[str, bytes],
+    folder: str = ENCODER_FOLDER,
+    *,
+    model_class: ModelClass = "SentenceTransformer",
 ) -> None:
     """Replace an encoder folder and `adapter/`, and write their record last.
 
     Args:
         store: the folder or prefix.
         mark: fingerprint of what it is made from, see `is_up_to_date`.
-        model: complete sentence-transformers model.
+        model: complete model of sentence-transformers.
         check: computes how much the saved model differs from training.
         alone: files of the trained tensors, by name.
         folder: name of the encoder folder.
+        model_class: class of the model.
 
     Raises:
-        DarklodeError: the saved folder gives other vectors.
+        DarklodeError: the saved folder gives other vectors or scores.
     """
     store.delete_folder(folder)
     store.delete_folder(ADAPTER_FOLDER)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
         model.save_pretrained(scratch, create_model_card=False)
-        difference = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)))
+        difference = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)), model_class)
         files = {f"{ADAPTER_FOLDER}/{name}": data for name, data in alone.items()}
         folder_files = chain(_files(Path(scratch), folder), files.items())
         sizes = {name: _write_file(store, name, data) for name, data in folder_files}
@@ -144,8 +154,6 @@ def assemble_model(loaded: Any, settings: SentenceTransformersSettings, layers: 
 
 def modules() -> Any:
     """Module path of the layers: it differs between sentence-transformers up to 5.4 and later versions."""
-    from importlib import import_module
-
     try:
         return import_module("sentence_transformers.sentence_transformer.modules")
     except ImportError:
@@ -164,13 +172,12 @@ def _dense(weight: Floats, bias: Floats | None, *, last: bool) -> Any:
     return layer
 
 
-def _difference(folder: str, check: Check, tolerance: float) -> float:
-    from sentence_transformers import SentenceTransformer
-
-    difference = float(check(SentenceTransformer(folder, device="cpu")).max())
+def _difference(folder: str, check: Check, tolerance: float, model_class: ModelClass) -> float:
+    saved = getattr(import_module("sentence_transformers"), model_class)(folder, device="cpu")
+    difference = float(check(saved).max())
     if difference > tolerance:
         raise DarklodeError(
-            f"the saved encoder gives other vectors than in training (by {difference:.4f}), so it is not "
+            f"the saved model gives other vectors or scores than in training (by {difference:.4f}), so it is not "
             "released; please report the model's name"
         )
     return difference

@@ -134,10 +134,10 @@ def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
     return digest.hexdigest()
 
 
-def weights_hash(store: Store, folder: str = ENCODER_FOLDER) -> str:
-    """Fingerprint of a folder by file names and contents."""
-    files = sorted(store.sizes(folder, recursive=True))
-    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED_RECORD_FILE})
+def weights_hash(store: Store, folder: str = ENCODER_FOLDER, beside: Sequence[str] = (SAVED_RECORD_FILE,)) -> str:
+    """Fingerprint of a folder by file names and contents, without the files `beside`."""
+    files = sorted(set(store.sizes(folder, recursive=True)) - set(beside))
+    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files})
 
 
 def mean_shift(base: Floats, adapted: Floats) -> float:

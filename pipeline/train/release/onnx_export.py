@@ -1,11 +1,12 @@
-"""Export of a query encoder as one ONNX graph from token ids to the final vector, with its tokenizer."""
+"""Export of a query encoder as one ONNX graph from token ids to the final vector, with its tokenizer; rerankers share
+its parts."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from logging import ERROR, getLogger
@@ -18,6 +19,7 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.train.release.adapter import ENCODER_FOLDER
 
 if TYPE_CHECKING:
+    from darklode.pipeline.base.artifacts import Store
     from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.release.adapter import Adapter
 
@@ -48,9 +50,7 @@ def export(adapter: Adapter) -> float:
         MissingPart: onnx or onnxruntime is not installed.
         DarklodeError: the folder is a head alone, the graph gives other vectors, or the tokenizer cannot be exported.
     """
-    missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
-    if missing:
-        raise MissingPart(f'ONNX export needs {" and ".join(missing)}: pip install "darklode[onnx]"')
+    require_onnx()
     if adapter.light:
         raise DarklodeError(
             f"{adapter.store.url} is a head without an encoder; ONNX export needs a folder with {ENCODER_FOLDER}/"
@@ -64,8 +64,9 @@ def export(adapter: Adapter) -> float:
     with tempfile.TemporaryDirectory(prefix="darklode-onnx-") as scratch:
         folder = Path(scratch)
         prompt = model.prompts.get(model.default_prompt_name or "", "")
-        _tokenizer(model).save(str(folder / TOKENIZER_FILE))
-        inputs = _export_graph(model, [prompt + text for text in texts], folder / GRAPH_FILE)
+        export_tokenizer(model.tokenizer, model.max_seq_length).save(str(folder / TOKENIZER_FILE))
+        features = (getattr(model, "preprocess", None) or model.tokenize)([prompt + text for text in texts])
+        inputs = export_graph(model, _encode, features, folder / GRAPH_FILE, GRAPH_OUTPUT)
         about = {"prompt": prompt, "inputs": inputs, "output": GRAPH_OUTPUT, "how": USAGE}
         (folder / RECORD_FILE).write_text(json.dumps(about))
         difference = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
@@ -73,32 +74,51 @@ def export(adapter: Adapter) -> float:
             raise DarklodeError(
                 f"the ONNX graph gives other vectors than the model (by {difference:.1e}), so it is not exported"
             )
-        adapter.store.delete_folder(ONNX_FOLDER)
-        for path in sorted(folder.iterdir()):
-            if path.name != RECORD_FILE:
-                adapter.store.write(f"{ONNX_FOLDER}/{path.name}", path.read_bytes())
-        record = json.dumps(about | {"difference": difference, "adapter": adapter.id}, indent=1, ensure_ascii=False)
-        adapter.store.write(f"{ONNX_FOLDER}/{RECORD_FILE}", record.encode())
+        save_export(adapter.store, folder, about | {"difference": difference, "adapter": adapter.id})
     return difference
+
+
+def require_onnx() -> None:
+    """Check the packages of the export.
+
+    Raises:
+        MissingPart: onnx or onnxruntime is not installed.
+    """
+    missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise MissingPart(f'ONNX export needs {" and ".join(missing)}: pip install "darklode[onnx]"')
+
+
+def save_export(store: Store, folder: Path, record: Mapping[str, Any]) -> None:
+    """Replace `onnx/` in a store by the exported files of a folder, and write its record last."""
+    store.delete_folder(ONNX_FOLDER)
+    for path in sorted(folder.iterdir()):
+        if path.name != RECORD_FILE:
+            store.write(f"{ONNX_FOLDER}/{path.name}", path.read_bytes())
+    store.write(f"{ONNX_FOLDER}/{RECORD_FILE}", json.dumps(record, indent=1, ensure_ascii=False).encode())
 
 
 def vectors(folder: Path, texts: Sequence[str]) -> Floats:
     """Vectors of texts by the graph in a folder, shape (len(texts), dimensions)."""
+    about = json.loads((folder / RECORD_FILE).read_text())
+    return run_graph(folder, [about["prompt"] + text for text in texts])
+
+
+def run_graph(folder: Path, inputs: Sequence[Any]) -> Floats:
+    """The output of the graph in a folder for texts, or for pairs of texts."""
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
     about = json.loads((folder / RECORD_FILE).read_text())
-    encodings = Tokenizer.from_file(str(folder / TOKENIZER_FILE)).encode_batch(
-        [about["prompt"] + text for text in texts]
-    )
+    encodings = Tokenizer.from_file(str(folder / TOKENIZER_FILE)).encode_batch(list(inputs))
     columns = {
         "input_ids": [encoding.ids for encoding in encodings],
         "attention_mask": [encoding.attention_mask for encoding in encodings],
         "token_type_ids": [encoding.type_ids for encoding in encodings],
     }
-    inputs = {name: np.array(columns[name], np.int64) for name in about["inputs"]}
-    (encoded,) = InferenceSession(str(folder / GRAPH_FILE)).run([about["output"]], inputs)
-    return np.asarray(encoded, np.float32)
+    arrays = {name: np.array(columns[name], np.int64) for name in about["inputs"]}
+    (computed,) = InferenceSession(str(folder / GRAPH_FILE)).run([about["output"]], arrays)
+    return np.asarray(computed, np.float32)
 
 
 def _probes(adapter: Adapter) -> list[str]:
@@ -107,51 +127,70 @@ def _probes(adapter: Adapter) -> list[str]:
     return [*texts, " ".join(texts * 50)]
 
 
-def _tokenizer(model: Any) -> Any:
-    """The model's fast tokenizer, with truncation and padding set.
+def export_tokenizer(tokenizer: Any, max_length: int | None) -> Any:
+    """A fast tokenizer of the library `tokenizers`, with truncation and padding set.
+
+    Args:
+        tokenizer: tokenizer of transformers.
+        max_length: maximum number of tokens; None: the tokenizer's own.
 
     Raises:
-        DarklodeError: the model has none.
+        DarklodeError: it is not a fast one.
     """
     from tokenizers import Tokenizer
 
-    tokenizer = model.tokenizer
     if not getattr(tokenizer, "is_fast", False):
         raise DarklodeError(f"{type(tokenizer).__name__} cannot be saved as {TOKENIZER_FILE}: only fast tokenizers can")
     exported = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    exported.enable_truncation(model.max_seq_length or tokenizer.model_max_length)
+    exported.enable_truncation(max_length or tokenizer.model_max_length)
     exported.enable_padding(
         direction=tokenizer.padding_side, pad_id=tokenizer.pad_token_id, pad_token=tokenizer.pad_token
     )
     return exported
 
 
-def _export_graph(model: Any, texts: list[str], file: Path) -> list[str]:
-    """Trace the model on example texts; returns the names of the inputs."""
+def _encode(model: Any, features: dict[str, Any]) -> Any:
+    for module in model:
+        features = module(features)
+    return features["sentence_embedding"]
+
+
+def export_graph(
+    model: Any,
+    compute: Callable[[Any, dict[str, Any]], Any],
+    features: Mapping[str, Any],
+    file: Path,
+    output: str,
+) -> list[str]:
+    """Trace a model on tokenized examples; returns the names of the inputs.
+
+    Args:
+        model: a torch module.
+        compute: computes the output of the model for tokens, shape (batch, …).
+        features: tokens of the examples.
+        file: receives the graph.
+        output: name of the output.
+    """
     import torch
 
-    features = (getattr(model, "preprocess", None) or model.tokenize)(texts)
     names = [name for name in GRAPH_INPUTS if name in features]
 
-    class EncoderGraph(torch.nn.Module):
+    class TracedGraph(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.model = model
 
         def forward(self, *inputs: Any) -> Any:
-            features = dict(zip(names, inputs, strict=True))
-            for module in self.model:
-                features = module(features)
-            return features["sentence_embedding"]
+            return compute(self.model, dict(zip(names, inputs, strict=True)))
 
-    axes = {name: {0: "batch", 1: "length"} for name in names} | {GRAPH_OUTPUT: {0: "batch"}}
+    axes = {name: {0: "batch", 1: "length"} for name in names} | {output: {0: "batch"}}
     with _ignore_warnings():
         torch.onnx.export(
-            EncoderGraph(),
+            TracedGraph(),
             tuple(features[name] for name in names),
             str(file),
             input_names=names,
-            output_names=[GRAPH_OUTPUT],
+            output_names=[output],
             dynamic_axes=axes,
             opset_version=OPSET,
             dynamo=False,  # the other exporter needs onnxscript

@@ -74,12 +74,9 @@ def decide_release(tables: Tables, output: Output, settings: AdaptSettings, labe
     if not facts["queries"]:
         rows = {}
     difference: Row = rows.get((fused_adapted, fused) if settings.serve_as == "hybrid" else (ADAPTED, BASE), {})
-    if difference and difference["detectable"] is not None:
-        difference = difference | {
-            "detectable": detectable_gain(difference["detectable"] / POWER_FACTOR, difference["clusters"])
-        }
+    difference = with_detectable_gain(difference)
     served = f"fused with BM25 ({fused.rpartition(', ')[2]}), " if settings.serve_as == "hybrid" else ""
-    why = _refusal_reason(chosen, facts) or _undecided_reason(difference, f"{served}nDCG@10")
+    why = _refusal_reason(chosen, facts) or undecided_reason(difference, f"{served}nDCG@10")
     shipped = "base" if why else "adapted"
     reason = why or (
         f"{served}nDCG@10 {format_interval(difference)} on {difference['queries']} test queries whose clusters and "
@@ -136,7 +133,20 @@ def _refusal_reason(best_row: Mapping[str, Any], facts: Mapping[str, Any]) -> st
     return None
 
 
-def _undecided_reason(difference: Mapping[str, Any], measure: str) -> str | None:
+def with_detectable_gain(difference: Row) -> Row:
+    """A row of `evaluation_pairs` whose `detectable` is the gain that would be released with 80 % power."""
+    if not difference or difference["detectable"] is None:
+        return difference
+    return difference | {"detectable": detectable_gain(difference["detectable"] / POWER_FACTOR, difference["clusters"])}
+
+
+def undecided_reason(difference: Mapping[str, Any], measure: str) -> str | None:
+    """Why a difference shows no gain by the release test; None if it does.
+
+    Args:
+        difference: a row of `evaluation_pairs`, see `with_detectable_gain`.
+        measure: name of what was compared.
+    """
     if is_gain(difference):
         return None
     queries, clusters = difference["queries"], difference["clusters"]

@@ -1,4 +1,4 @@
-"""Training of query encoders, as functions."""
+"""Training of query encoders and rerankers, as functions."""
 
 from __future__ import annotations
 
@@ -124,3 +124,49 @@ def model_swap(
     except NoLift as error:
         verdict, passed = str(error), False
     return job_result(out, reporter, summarize, verdict=verdict, passed=passed)
+
+
+def train_reranker(
+    run: Names,
+    *,
+    base: str,
+    out: Location,
+    encoder: str | None = None,
+    candidates: int = 50,
+    control: bool = False,
+    config: Location | None = None,
+    settings: Overrides | None = None,
+    silent: bool = False,
+) -> JobResult:
+    """Train a reranker (cross-encoder) on labels, as `darklode train-reranker` does.
+
+    Args:
+        run: benchmark or mined runs that provide the training data.
+        base: initial model: a cross-encoder, or a sentence-transformers encoder, which gets a new head.
+        out: folder or `s3://` prefix of the reranker.
+        encoder: encoder that finds the candidates beside BM25; default: `base`.
+        candidates: candidates per query that are ordered.
+        control: also train with shuffled labels.
+        config: YAML file with settings.
+        settings: overrides of the first run's settings.
+        silent: show no progress.
+
+    Returns:
+        The reranker's folder. `passed` is False if no gain over the candidates' order was shown: no reranker is
+        released then. Figure: `scores`.
+
+    Raises:
+        DarklodeError: as the command line would print it.
+    """
+    from darklode.flows.jobs.train_reranker import train_reranker as body
+    from darklode.pipeline.reranker.verdict import SCORES_SQL, require_gain
+
+    reporter = BarReporter(silent=silent)
+    inputs = (names_of(run), base, url_of(out), changes_of(config, settings, {}), encoder, candidates, control)
+    try:
+        launch(body, reporter, *inputs)
+        verdict, passed = require_gain(Run(url_of(out))), True
+    except NoLift as error:
+        verdict, passed = str(error), False
+    reporter.tables = {"scores": Run(url_of(out)).tables().sql(SCORES_SQL)}
+    return job_result(out, reporter, verdict=verdict, passed=passed)

@@ -25,6 +25,7 @@ from darklode.schemas.run_inputs import (
     LawsInputs,
     MinedInputs,
     ModelSwapInputs,
+    RerankerInputs,
     TenantAdaptersInputs,
     TowersInputs,
 )
@@ -43,6 +44,7 @@ FOLDERS: list[tuple[Inputs, str, str]] = [
     (ComparisonInputs(runs=["r"], encoder="e"), "adaptation_pairs", "adapt_comparison"),
     (TowersInputs(runs=["r"], encoder="e", stage=1), "adaptation_pairs", "evaluate"),
     (TowersInputs(runs=["r"], encoder="e"), "ingest_queries", "evaluate"),
+    (RerankerInputs(runs=["r"], base="b", encoder="e", candidates=5), "adaptation_pairs", "reranker_verdict"),
     (IndexInputs(source="r", encoder="e", tenant="t"), "indexed_texts", "index_recall"),
     (GeneratedInputs(source="r"), "generation_texts", "generated_queries"),
     (LawsInputs(runs=["r"], encoders=["e"]), "adaptation_pairs", "laws"),

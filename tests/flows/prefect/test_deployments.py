@@ -175,6 +175,7 @@ def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
         "nightly-adapt/nightly",
         "compare-adapters/local",
         "train-towers/local",
+        "train-reranker/local",
         "run-laws/local",
         "measure-entropy/local",
         "generate-queries/local",

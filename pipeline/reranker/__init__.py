@@ -1,0 +1,1 @@
+"""Rerankers: cross-encoders trained on the labels of runs."""
