@@ -30,7 +30,7 @@ MAX_TEXTS = 1000
 MAX_POSITIVES = 4
 """Positives of a query that are trained on."""
 
-N_NEGATIVES, MARGIN, DEPTH = 16, 0.05, 10
+N_NEGATIVES, MARGIN, DEPTH = 8, 0.05, 10
 TEMPERATURE = 0.03
 
 
@@ -73,7 +73,7 @@ class Topic:
             for positive in np.flatnonzero(self.relevant[row])[:MAX_POSITIVES]:
                 negatives = nearest[scores[nearest] < scores[positive] - abs(scores[positive]) * MARGIN][:N_NEGATIVES]
                 query.append(number)
-                block = np.zeros((N_NEGATIVES + 1, self.texts.shape[1]), np.float16)
+                block = np.zeros((N_NEGATIVES + 1, self.texts.shape[1]), np.float32)
                 block[: len(negatives) + 1] = self.texts[[positive, *negatives]]
                 candidates.append(block)
                 allowed.append(np.arange(N_NEGATIVES + 1) <= len(negatives))
@@ -137,6 +137,8 @@ def draw_tenants(topics: Sequence[Topic], count: int, random: np.random.Generato
     counts = np.floor(np.cumsum(shares / shares.sum()) * count + 0.5).astype(int)
     tenants = []
     for number, n_tenants in enumerate(np.diff([0, *counts])):
+        if not n_tenants:
+            continue
         topic = topics[number]
         test = random.permutation(np.unique(topic.cluster[topic.part == 1]))
         train_rows = np.flatnonzero(topic.part == 0)

@@ -29,6 +29,8 @@ OFFSET_RIDGES = (np.inf, 30.0, 10.0, 3.0)
 
 MAX_QUERIES = 256
 """Maximum train queries of a tenant in the shared head, so that large tenants do not decide it alone."""
+MAX_POOLED_QUERIES = 50_000
+"""Maximum train queries of all tenants: their candidates are in memory together (14 kB per pair at 384 dimensions)."""
 
 _PAIRS_PER_BLOCK = 1024
 _VECTORS_PER_PART = 8192
@@ -41,14 +43,13 @@ class TrainingPairs:
     Attributes:
         queries: base vectors, unit length, shape (n_queries, dimensions).
         query: query of each pair, ascending, shape (n_pairs,).
-        candidates: positive and hard negatives of each pair, shape (n_pairs, n_candidates, dimensions); float16 halves
-            the memory of many tenants.
+        candidates: positive and hard negatives of each pair, shape (n_pairs, n_candidates, dimensions).
         allowed: whether a candidate exists, shape (n_pairs, n_candidates).
     """
 
     queries: Floats
     query: Ints
-    candidates: NDArray[np.float16]
+    candidates: Floats
     allowed: NDArray[np.bool_]
 
     @classmethod
@@ -151,11 +152,13 @@ def gradient(pairs: TrainingPairs, weight: Floats, temperature: float) -> tuple[
     moves = np.zeros(vectors.shape)
     for start in range(0, len(pairs.query), _PAIRS_PER_BLOCK):
         block = slice(start, start + _PAIRS_PER_BLOCK)
-        query, candidates = pairs.query[block], pairs.candidates[block].astype(np.float32)
+        query, candidates = pairs.query[block], pairs.candidates[block]
         logits = np.einsum("ijk,ik->ij", candidates, vectors[query]) / temperature
         logits[~pairs.allowed[block]] = -np.inf
         shares = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
-        np.add.at(moves, query, candidates[:, 0] - np.einsum("ij,ijk->ik", shares, candidates))
+        pair_moves = candidates[:, 0] - np.einsum("ij,ijk->ik", shares, candidates)
+        first = np.flatnonzero(np.diff(query, prepend=-1))  # of each query; pairs are in the order of queries
+        moves[query[first]] += np.add.reduceat(pair_moves, first, axis=0)
     counts = np.bincount(pairs.query, minlength=len(moves))
     return vectors.astype(np.float64), moves / np.maximum(counts, 1)[:, None]

@@ -93,8 +93,9 @@ def decide_pooled_release(values: Doubles, tenants: Ints, n_tenants: int, chance
     gain = compare_paired(difference[tested][:, None], np.zeros((len(tested), 1)), np.arange(len(tested)), chance).row(
         0
     )
-    error = _standard_errors(values, tenants, clusters, difference)
-    expected, low, loss_probability, spread = _posterior(difference, error, tested)
+    common, error = _standard_errors(values, tenants, clusters, difference)
+    weight, center, precision = _population(difference[tested], common[tested])
+    expected, low, loss_probability = _posteriors(difference, error, weight, center, precision)
     passed = is_gain(gain)
     released = _lowest_false_sign_rate(loss_probability) & passed
     return PooledEvidence(
@@ -107,46 +108,51 @@ def decide_pooled_release(values: Doubles, tenants: Ints, n_tenants: int, chance
         len(tested),
         gain["difference"],
         gain["low"],
-        spread,
+        float(weight @ _SPREADS),
         passed,
     )
 
 
-def _standard_errors(values: Doubles, tenants: Ints, clusters: Ints, difference: Doubles) -> Doubles:
-    """Standard error of each tenant's difference, shape (n_tenants,); infinite without clusters.
+def _standard_errors(values: Doubles, tenants: Ints, clusters: Ints, difference: Doubles) -> tuple[Doubles, Doubles]:
+    """Two standard errors of each tenant's difference, shape (n_tenants,); infinite without clusters.
 
-    The variance of clusters is the tenant's own, shrunk towards that within all tenants (`PRIOR_CLUSTERS`).
+    The first has the variance of clusters within all tenants: a spread between tenants that were weighted by variances
+    of a few clusters each would be too large. The second has the tenant's own, shrunk towards that (`PRIOR_CLUSTERS`).
     """
     squares = np.bincount(tenants, (values - difference[tenants]) ** 2, minlength=len(clusters))
     freedom = np.maximum(clusters - 1, 0)
-    common = squares.sum() / max(int(freedom.sum()), 1)
-    if not freedom.sum():  # one cluster per tenant: the variance over tenants bounds that within
-        common = float(np.var(values, ddof=1))
-    variance = (PRIOR_CLUSTERS * common + squares) / (PRIOR_CLUSTERS + freedom)
+    # With one cluster per tenant, the variance over tenants bounds that within.
+    common = squares.sum() / freedom.sum() if freedom.sum() else np.var(values, ddof=1)
+    own = (PRIOR_CLUSTERS * common + squares) / (PRIOR_CLUSTERS + freedom)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.sqrt(np.maximum(variance, 1e-12) / clusters))
+        first, second = (np.sqrt(np.maximum(variance, 1e-12) / clusters) for variance in (common, own))
+    return first, second
 
 
-def _posterior(difference: Doubles, error: Doubles, tested: Ints) -> tuple[Doubles, Doubles, Doubles, float]:
-    """Posterior mean, 2.5 % quantile and probability of no lift of each tenant, and mean spread over tenants."""
-    y, s2 = difference[tested], error[tested] ** 2
-    total = s2 + _SPREADS[:, None] ** 2  # shape (n_spreads, n_tested)
+def _population(difference: Doubles, error: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+    """Of each spread of `_SPREADS`: its posterior weight, and mean over tenants with its precision."""
+    total = error**2 + _SPREADS[:, None] ** 2  # shape (n_spreads, n_tested)
     precision = (1 / total).sum(axis=1)
-    center = (y / total).sum(axis=1) / precision
-    log_density = -0.5 * (
-        np.log(precision) + np.log(total).sum(axis=1) + ((y - center[:, None]) ** 2 / total).sum(axis=1)
-    )
-    widths = np.gradient(_SPREADS)
-    weight = widths * np.exp(log_density - log_density.max())
-    weight /= weight.sum()
-    # Of each tenant at each spread: the own difference has the weight `own`, the mean over tenants the rest.
-    own = np.where(np.isinf(error), 0.0, _SPREADS[:, None] ** 2 / (_SPREADS[:, None] ** 2 + error**2))
-    mean = own * np.nan_to_num(difference) + (1 - own) * center[:, None]
-    variance = np.where(np.isinf(error), _SPREADS[:, None] ** 2, own * np.nan_to_num(error, posinf=0.0) ** 2)
-    deviation = np.sqrt(variance + (1 - own) ** 2 / precision[:, None])
-    expected = weight @ mean
-    loss_probability = weight @ ndtr(-mean / deviation)
-    return expected, _quantile(weight, mean, deviation), loss_probability, float(weight @ _SPREADS)
+    center = (difference / total).sum(axis=1) / precision
+    deviations = ((difference - center[:, None]) ** 2 / total).sum(axis=1)
+    log_density = -0.5 * (np.log(precision) + np.log(total).sum(axis=1) + deviations)
+    weight = np.gradient(_SPREADS) * np.exp(log_density - log_density.max())
+    return weight / weight.sum(), center, precision
+
+
+def _posteriors(
+    difference: Doubles, error: Doubles, weight: Doubles, center: Doubles, precision: Doubles
+) -> tuple[Doubles, Doubles, Doubles]:
+    """Posterior mean, 2.5 % quantile and probability of no lift of each tenant.
+
+    The own difference has a share that grows with its precision, the mean over tenants the rest.
+    """
+    squares = _SPREADS[:, None] ** 2
+    share = np.where(np.isinf(error), 0.0, squares / (squares + error**2))
+    mean = share * np.nan_to_num(difference) + (1 - share) * center[:, None]
+    variance = np.where(np.isinf(error), squares, share * np.nan_to_num(error, posinf=0.0) ** 2)
+    deviation = np.sqrt(variance + (1 - share) ** 2 / precision[:, None])
+    return weight @ mean, _quantile(weight, mean, deviation), weight @ ndtr(-mean / deviation)
 
 
 def _quantile(weight: Doubles, mean: Doubles, deviation: Doubles, probability: float = 0.025) -> Doubles:

@@ -72,7 +72,7 @@ class _Pool:
         return without_shared_positives(task)
 
 
-def train_pooled_head(  # noqa: PLR0913 (all that the stage depends on)
+def train_pooled_head(
     tables: Tables,
     output: Output,
     settings: AdaptSettings,
@@ -81,7 +81,7 @@ def train_pooled_head(  # noqa: PLR0913 (all that the stage depends on)
     *,
     open_run: OpenRun,
 ) -> None:
-    """Train a head on all tenants' train queries, add each tenant's offset, and decide for which tenants it is released.
+    """Train a head on all tenants' train queries, with each tenant's offset, and decide for which it is released.
 
     Settings are selected on the validation queries of all tenants. The test compares each tenant's head with the base
     on its test queries; results that no judge has seen count as not relevant.
@@ -112,7 +112,11 @@ def train_pooled_head(  # noqa: PLR0913 (all that the stage depends on)
         output.progress(number, n_tenants, "test of the pooled head")
     evidence = decide_pooled_release(np.concatenate(values), np.concatenate(owners), n_tenants, chance)
     output.write(POOLED_TENANTS.name, _tenant_rows(rows, evidence, [len(part.query) for part in pairs]))
-    output.facts |= {"offset_ridge": None if np.isinf(offset_ridge) else offset_ridge, "tenants": evidence.n_tenants}
+    output.facts |= {
+        "pooled": n_tenants,
+        "offset_ridge": None if np.isinf(offset_ridge) else offset_ridge,
+        "tenants": evidence.n_tenants,
+    }
     output.facts |= {"mean": evidence.mean, "mean_low": evidence.mean_low, "spread": evidence.spread}
     output.count(FunnelStep(POOLED_STAGE.name, "tenants", n_tenants, "pooled heads", int(evidence.released.sum())))
 
@@ -136,7 +140,7 @@ def _select(pool: _Pool, output: Output) -> tuple[list[TrainingPairs], Floats, f
             queries, texts = Moments(task.frozen.dimensions), Moments(task.frozen.dimensions)
         queries.add(task.train.vectors)
         texts.add_parts(task.frozen.take, len(task.frozen))
-        pairs.append(_training_pairs(task, pool.settings))
+        pairs.append(_training_pairs(task, pool.settings, n_tenants))
         output.progress(number, n_tenants, "rows of the pooled head")
     together = TrainingPairs.concat(pairs)
     candidates = [
@@ -192,17 +196,18 @@ def _validate(pool: _Pool, output: Output, weights: Sequence[Sequence[Floats]]) 
     return sums, n_queries
 
 
-def _training_pairs(task: Task, settings: AdaptSettings) -> TrainingPairs:
-    """A tenant's pairs with hard negatives of the base vectors, for at most `MAX_QUERIES` queries, evenly spaced."""
+def _training_pairs(task: Task, settings: AdaptSettings, n_tenants: int) -> TrainingPairs:
+    """A tenant's pairs with the hardest negatives of the base vectors; of many queries some, evenly spaced."""
     from darklode.pipeline.train.data.negatives import mine_negatives
-    from darklode.pipeline.train.fit.pooled_head import MAX_QUERIES, TrainingPairs
+    from darklode.pipeline.train.fit.pooled_head import MAX_POOLED_QUERIES, MAX_QUERIES, TrainingPairs
 
-    if len(task.train) > MAX_QUERIES:
-        task = task.with_queries(np.linspace(0, len(task.train) - 1, MAX_QUERIES).astype(np.int64))
-    negatives = mine_negatives(task, task.train.vectors, settings).positions
+    max_queries = max(1, min(MAX_QUERIES, MAX_POOLED_QUERIES // n_tenants))
+    if len(task.train) > max_queries:
+        task = task.with_queries(np.linspace(0, len(task.train) - 1, max_queries).astype(np.int64))
+    negatives = mine_negatives(task, task.train.vectors, settings).positions[:, : settings.negatives_per_step]
     positions = np.column_stack([task.pair_position, negatives])
     vectors = task.frozen.take(np.maximum(positions, 0).reshape(-1)).reshape(*positions.shape, -1)
-    return TrainingPairs(task.train.vectors, task.pair_query, vectors.astype(np.float16), positions >= 0)
+    return TrainingPairs(task.train.vectors, task.pair_query, vectors, positions >= 0)
 
 
 def _test_lifts(pool: _Pool, number: int, pairs: TrainingPairs, weight: Floats, offset_ridge: float) -> Doubles:
@@ -247,8 +252,8 @@ def format_evidence(row: Row, facts: Facts) -> str:
     own += "" if row["difference"] is None else f", {row['difference']:+.3f}"
     return (
         f"released on the evidence of {facts['tenants']:,} tenants: nDCG@10 {facts['mean']:+.3f} on average (at least "
-        f"{facts['mean_low']:+.3f}), standard deviation {facts['spread']:.3f} between tenants; own evidence: {own}, too "
-        f"little to decide alone; expected lift {row['expected']:+.3f}, probability of no lift "
+        f"{facts['mean_low']:+.3f}), standard deviation {facts['spread']:.3f} between tenants; own evidence: {own}, "
+        f"too little to decide alone; expected lift {row['expected']:+.3f}, probability of no lift "
         f"{row['loss_probability']:.1%}"
     )
 
@@ -278,7 +283,8 @@ def save_pooled_heads(run: Run, base: BaseEncoder, settings: AdaptSettings, open
         pooled |= {"tenants": manifest.facts["tenants"], "head": key_of(mark, ridge)}
         if read_record(tenant_run.store).get("pooled") == pooled:
             continue
-        own = offset_map(_training_pairs(pool.task(number), settings), weight, ridge, settings.temperature)
+        pairs = _training_pairs(pool.task(number), settings, manifest.facts["pooled"])
+        own = offset_map(pairs, weight, ridge, settings.temperature)
         tenant_run.store.delete_folder(ADAPTER_FOLDER)
         tenant_run.store.write(HEAD_FILE, _head_file(own, base))
         verdict = read_verdict(tenant_run.tables(VERDICT_STAGE.name))
@@ -321,8 +327,8 @@ def pooled_card(run: Run, rows: Mapping[str, int]) -> bytes:
     if "mean_low" in facts and facts["mean_low"] is not None:
         lines.append(
             f"The pooled head lifts nDCG@10 by {facts['mean']:+.3f} on average over {facts['tenants']:,} tenants (at "
-            f"least {facts['mean_low']:+.3f}; standard deviation between tenants {facts['spread']:.3f}). Its evidence is "
-            "that of all tenants: a tenant with few test clusters may differ from them."
+            f"least {facts['mean_low']:+.3f}; standard deviation between tenants {facts['spread']:.3f}). Its evidence "
+            "is that of all tenants: a tenant with few test clusters may differ from them."
         )
     else:
         lines.append(f"No pooled head is released: {facts.get('reason', 'too few tenants have test queries')}.")

@@ -167,8 +167,9 @@ def judge_unjudged(
     """Judge the unlabelled texts in each system's top ten, and write test queries and labels.
 
     Texts are judged in the order of their rank until the budget is spent, those of the systems `first` before all
-    others; each is judged by the judge that labelled its run. Pairs with unreadable verdicts stay unlabelled. A query moves to the queries that share a
-    positive with training if training learned from a text that is now judged relevant for it.
+    others; each is judged by the judge that labelled its run. Pairs with unreadable verdicts stay unlabelled. A query
+    moves to the queries that share a positive with training if training learned from a text that is now judged
+    relevant for it.
 
     Args:
         tables: the tables of `adaptation_pairs`, and the rankings.
