@@ -14,20 +14,22 @@ tenant the best of base, own head, shared head and shared head with offset: sele
 and measured on the other. A false release is one whose lift on the truth queries is not above 0. Intervals: bootstrap
 over topics.
 
-    python -m benchmarks.tenants [--quick] [--part simulation|run] [--tenants N] [--seeds N]
+    python -m benchmarks.tenants [--quick] [--part simulation|run] [--tenants N] [--seeds N] [--own-every N]
+                                [--no-offsets]
                                  [--collections FOLDER] [--cache FOLDER]
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from scipy.stats import beta
 
 from benchmarks.adapt import LEAST_GRADE, MINILM, make_run, people_labels
 from benchmarks.collections_io import options, present
@@ -116,7 +118,7 @@ class Simulation:
     @property
     def oracle(self) -> Doubles:
         """Lift of the head that is best on one half, measured on the other half; mean of both directions."""
-        heads = np.stack([np.zeros_like(self.truth["own"]), *self.truth.values()])
+        heads = np.stack([np.zeros_like(self.truth["own"]), *(np.nan_to_num(rows) for rows in self.truth.values())])
         chosen = heads.argmax(axis=0)[:, ::-1]  # selected on the other half
         return np.asarray(np.take_along_axis(heads, chosen[None], 0)[0].mean(axis=1))
 
@@ -124,17 +126,26 @@ class Simulation:
         """Which tenants each policy releases a head for, and the lifts of those heads."""
         everybody, own, offset = np.ones(len(self.topic), bool), self.lift("own"), self.lift("offset")
         pooled = np.where(self.own_released, own, offset), self.own_released | self.evidence.released
-        released = (everybody, self.own_released, everybody, everybody, pooled[1])
+        released = (~np.isnan(own), self.own_released, everybody, everybody, pooled[1])
         return dict(
             zip(POLICIES, zip(released, (own, own, self.lift("shared"), offset, pooled[0]), strict=True), strict=True)
         )
 
 
-def simulate(topics: Sequence[Topic], tenants: Sequence[SyntheticTenant]) -> Simulation:
-    """Train and test all heads."""
+def simulate(
+    topics: Sequence[Topic], tenants: Sequence[SyntheticTenant], own_every: int = 1, *, offsets: bool = True
+) -> Simulation:
+    """Train and test all heads.
+
+    Args:
+        topics: the topics.
+        tenants: the tenants.
+        own_every: own heads are trained for one in so many tenants; the others have none (NaN).
+        offsets: whether tenants have an offset from the shared head.
+    """
     pairs = [topics[tenant.topic].pairs(tenant.train) for tenant in tenants]
     texts = [_moments([topic.texts]) for topic in topics]
-    shared, ridge = _pooled_head(topics, tenants, pairs)
+    shared, ridge = _pooled_head(topics, tenants, pairs, OFFSET_RIDGES if offsets else OFFSET_RIDGES[:1])
     halves = [_halves(topic) for topic in topics]
     base_truth = [[topic.ndcg(rows, None) for rows in half] for topic, half in zip(topics, halves, strict=True)]
     shared_truth = [
@@ -144,13 +155,16 @@ def simulate(topics: Sequence[Topic], tenants: Sequence[SyntheticTenant]) -> Sim
     own_released, values, owners = list[bool](), list[Doubles](), list[Ints]()
     for number, (tenant, own_pairs) in enumerate(zip(tenants, pairs, strict=True)):
         topic = topics[tenant.topic]
-        own = _own_head(topic, tenant, own_pairs, texts[tenant.topic])
+        own = None if number % own_every else _own_head(topic, tenant, own_pairs, texts[tenant.topic])
         offset = offset_map(own_pairs, shared, ridge, TEMPERATURE)
         truth["shared"].append(shared_truth[tenant.topic])
         for name, weight in (("own", own), ("offset", offset)):
-            truth[name].append(_lifts(topic, halves[tenant.topic], base_truth[tenant.topic], weight))
+            lifts = [np.nan, np.nan] if weight is None else shared_truth[tenant.topic]
+            if weight is not None and weight is not shared:
+                lifts = _lifts(topic, halves[tenant.topic], base_truth[tenant.topic], weight)
+            truth[name].append(lifts)
         base, clusters = topic.ndcg(tenant.test, None), np.unique(topic.cluster[tenant.test], return_inverse=True)[1]
-        own_released.append(_passes(topic.ndcg(tenant.test, own), base, clusters))
+        own_released.append(own is not None and _passes(topic.ndcg(tenant.test, own), base, clusters))
         lift = topic.ndcg(tenant.test, offset) - base
         values.append(np.bincount(clusters, lift) / np.bincount(clusters))
         owners.append(np.full(len(values[-1]), number))
@@ -169,6 +183,7 @@ def _pooled_head(
     topics: Sequence[Topic],
     tenants: Sequence[SyntheticTenant],
     pairs: Sequence[TrainingPairs],
+    offset_ridges: Sequence[float],
 ) -> tuple[Floats, float]:
     """Map of the shared head and penalty of the offsets, selected on all validation queries."""
     used = sorted({tenant.topic for tenant in tenants})
@@ -196,8 +211,10 @@ def _pooled_head(
         for _, _, weight in shared_maps(together, start, TEMPERATURE)
     ]
     shared = max(candidates, key=shared_validation)
+    if len(offset_ridges) == 1:
+        return shared, offset_ridges[0]
     scores = {
-        ridge: validation([offset_map(part, shared, ridge, TEMPERATURE) for part in pairs]) for ridge in OFFSET_RIDGES
+        ridge: validation([offset_map(part, shared, ridge, TEMPERATURE) for part in pairs]) for ridge in offset_ridges
     }
     return shared, max(scores, key=lambda ridge: scores[ridge])
 
@@ -248,28 +265,32 @@ def policy_rows(condition: str, simulations: Sequence[Simulation]) -> list[list[
     """A row for each policy, over all draws."""
     topic = np.concatenate([part.topic for part in simulations])
     oracle = np.concatenate([part.oracle for part in simulations])
+    has_own = np.concatenate([~np.isnan(part.lift("own")) for part in simulations])
     rows: list[list[object]] = [[condition, "oracle", None, None, None, float(oracle.mean()), 1.0, None, None]]
     for policy in POLICIES:
         parts = [part.policies()[policy] for part in simulations]
         released = np.concatenate([part[0] for part in parts])
         lift = np.where(released, np.concatenate([part[1] for part in parts]), 0.0)
         false = released & (lift <= 0)
-        low, high = _interval(topic, lambda rows, lift=lift: lift[rows].sum() / oracle[rows].sum())  # type: ignore[misc]
-        by_draw = max(float(part[0][part[1] <= 0].sum() / len(part[0])) for part in parts)
-        kept = lift.sum() / oracle.sum() if oracle.mean() > 1e-3 else None
-        row: list[object] = [
-            condition,
-            policy,
-            float(released.mean()),
-            float(false.mean()),
-            by_draw,
-            float(lift.mean()),
-        ]
+        counted = has_own if "own head" in policy else np.ones(len(topic), bool)
+
+        def share(rows: Ints, lift: Doubles = lift, counted: NDArray[np.bool_] = counted) -> float:
+            return float(lift[rows][counted[rows]].sum() / max(oracle[rows][counted[rows]].sum(), 1e-9))
+
+        low, high = _interval(topic, share)
+        kept = share(np.arange(len(topic))) if oracle.mean() > 1e-3 else None
+        row: list[object] = [condition, policy, float(released[counted].mean()), float(false[counted].mean())]
+        row += [_upper(int(false[counted].sum()), int(counted.sum())), float(lift[counted].mean())]
         rows.append([*row, kept, *((low, high) if kept is not None else (None, None))])
     return rows
 
 
-def _interval(topic: Ints, statistic) -> tuple[float, float]:  # type: ignore[no-untyped-def]
+def _upper(count: int, total: int) -> float:
+    """Upper end of the 95 % Clopper-Pearson interval of a share."""
+    return 1.0 if count == total else float(beta.ppf(0.975, count + 1, total - count))
+
+
+def _interval(topic: Ints, statistic: Callable[[Ints], float]) -> tuple[float, float]:
     """95 % bootstrap interval over topics."""
     random, topics = np.random.default_rng(13), np.unique(topic)
     rows = {number: np.flatnonzero(topic == number) for number in topics}
@@ -295,7 +316,9 @@ def flip_rows(simulations: Sequence[Simulation], flips: int) -> list[list[object
     return rows
 
 
-def simulation_tables(paths: Sequence[Path], count: int, seeds: int, flips: int) -> list[ResultTable]:
+def simulation_tables(
+    paths: Sequence[Path], count: int, seeds: int, flips: int, own_every: int, *, offsets: bool
+) -> list[ResultTable]:
     """Simulate, and make the tables."""
     runs: dict[str, list[Simulation]] = {"people's labels": [], "one in five harmed": [], "no lift": []}
     for seed in range(seeds):
@@ -304,19 +327,29 @@ def simulation_tables(paths: Sequence[Path], count: int, seeds: int, flips: int)
         tenants = draw_tenants(topics, count, random)
         for condition, every in zip(runs, (0, HARMED_EVERY, 1), strict=True):
             data = with_harmed(topics, tenants, random, every) if every else (topics, tenants)
-            runs[condition].append(simulate(*data))
+            runs[condition].append(simulate(*data, own_every, offsets=offsets))
             last = runs[condition][-1].evidence
             print(condition, seed, f"mean {last.mean:+.4f} spread {last.spread:.3f} passed {last.passed}", flush=True)
+    return result_tables(runs, flips, own_every, offsets=offsets)
+
+
+def result_tables(
+    runs: Mapping[str, Sequence[Simulation]], flips: int, own_every: int, *, offsets: bool
+) -> list[ResultTable]:
+    """The tables of simulations by condition."""
     rows = [row for condition, simulations in runs.items() for row in policy_rows(condition, simulations)]
-    columns = {"condition": "", "policy": "", "released": ".1%", "false releases": ".1%", "worst draw": ".1%"}
+    columns = {"condition": "", "policy": "", "released": ".1%", "false releases": ".1%", "at most": ".1%"}
     columns |= {"mean lift": "+.4f", "share of the oracle's lift": ".2f", "95 % from": ".2f", "to": ".2f"}
-    clusters = runs["people's labels"][0].evidence.clusters
+    first = next(iter(runs.values()))
+    clusters = first[0].evidence.clusters
     sizes = f"{np.mean(clusters < 10):.0%} have fewer than 10 test clusters, the median is {np.median(clusters):.0f}"
-    note = f"{count:,} tenants, {seeds} draws; {sizes}. Shares are of all tenants."
+    note = f"{len(clusters):,} tenants, {len(first)} draws; {sizes}. Shares are of all tenants."
+    note += f" Own heads are trained for one in {own_every} tenants." if own_every > 1 else ""
+    note += "" if offsets else " Heads have no offset."
     flipped = {"condition": "", "repetitions": ",d", "any release": ".1%", "false releases": ".2%", "±": ".2%"}
     return [
         ResultTable("Releases for small tenants", columns, rows, note),
-        ResultTable("The pooled test without a lift", flipped, flip_rows(runs["people's labels"], flips)),
+        ResultTable("The pooled test without a lift", flipped, flip_rows(first, flips)),
     ]
 
 
@@ -339,6 +372,8 @@ def main() -> None:
     parser = options(__doc__, list(NAMES))
     parser.add_argument("--tenants", type=int, default=1000)
     parser.add_argument("--part", choices=["simulation", "run"])
+    parser.add_argument("--own-every", type=int, default=1, help="train own heads for one in so many tenants")
+    parser.add_argument("--no-offsets", action="store_true")
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
     names = present(list(arguments.only), arguments.collections)
@@ -351,7 +386,11 @@ def main() -> None:
         paths = [Path(scratch, f"{name}.npz") for name in names]
         for name, path in zip(names, paths, strict=True):
             save_vectors(name, arguments.collections / name, arguments.cache, path)
-        publish("tenants", simulation_tables(paths, count, seeds, flips), quick=arguments.quick)
+        publish(
+            "tenants",
+            simulation_tables(paths, count, seeds, flips, arguments.own_every, offsets=not arguments.no_offsets),
+            quick=arguments.quick,
+        )
 
 
 if __name__ == "__main__":
