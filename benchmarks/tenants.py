@@ -14,7 +14,7 @@ tenant the best of base, own head, shared head and shared head with offset: sele
 and measured on the other. A false release is one whose lift on the truth queries is not above 0. Intervals: bootstrap
 over topics.
 
-    python -m benchmarks.tenants [--quick] [--part simulation|run] [--tenants N] [--seeds N] [--own-every N]
+    python -m benchmarks.tenants [--quick] [--part gate|simulation|run] [--tenants N] [--seeds N] [--own-every N]
                                 [--no-offsets]
                                  [--collections FOLDER] [--cache FOLDER]
 """
@@ -35,6 +35,7 @@ from benchmarks.adapt import LEAST_GRADE, MINILM, make_run, people_labels
 from benchmarks.collections_io import options, present
 from benchmarks.measure import in_new_process
 from benchmarks.report import ResultTable, publish
+from benchmarks.tenant_gate import gate_table
 from benchmarks.tenant_run import SPLITS, TEXTS
 from benchmarks.tenant_run import adapt as adapt_all
 from benchmarks.tenant_run import make_run as make_tenant_run
@@ -371,14 +372,14 @@ def main() -> None:
     """Measure, print and save."""
     parser = options(__doc__, list(NAMES))
     parser.add_argument("--tenants", type=int, default=1000)
-    parser.add_argument("--part", choices=["simulation", "run"])
+    parser.add_argument("--part", choices=["gate", "simulation", "run"])
     parser.add_argument("--own-every", type=int, default=1, help="train own heads for one in so many tenants")
     parser.add_argument("--no-offsets", action="store_true")
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
     names = present(list(arguments.only), arguments.collections)
     count, seeds, flips = (100, 1, 20) if arguments.quick else (arguments.tenants, arguments.seeds, FLIPS)
-    if arguments.part != "simulation":
+    if arguments.part in {None, "run"}:
         publish("tenants", [run_table(8 if arguments.quick else arguments.tenants)], quick=arguments.quick)
     if arguments.part == "run":
         return
@@ -386,6 +387,10 @@ def main() -> None:
         paths = [Path(scratch, f"{name}.npz") for name in names]
         for name, path in zip(names, paths, strict=True):
             save_vectors(name, arguments.collections / name, arguments.cache, path)
+        topics = [topic for path in paths for topic in read_topics(path, 0)]
+        publish("tenants", [gate_table(topics, arguments.tenants)], quick=arguments.quick)
+        if arguments.part == "gate":
+            return
         publish(
             "tenants",
             simulation_tables(paths, count, seeds, flips, arguments.own_every, offsets=not arguments.no_offsets),
