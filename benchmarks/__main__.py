@@ -11,7 +11,7 @@ import sys
 
 from benchmarks import report
 
-LONG = {"mutation"}
+LONG = {"mutation", "stage_one"}
 """Only run when named: takes hours."""
 
 ALL_THREADS = {"dense"}
@@ -21,7 +21,9 @@ ALL_THREADS = {"dense"}
 def main() -> None:
     """Run; exit code 1 if a benchmark failed."""
     parser = report.options(__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; default: all but mutation")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="benchmarks to run; default: all but mutation and stage_one"
+    )
     arguments = parser.parse_args()
     names = arguments.names or [name for name in report.ALL if name not in LONG]
     if unknown := set(names) - set(report.ALL):

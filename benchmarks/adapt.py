@@ -84,11 +84,13 @@ class TrainingLabels:
         splits: split of each query.
         labels: query, document, relevance (None: uncertain) and weight (None: unknown).
         positives: query and document of each triplet.
+        negative_ids: hard negatives of each triplet; empty: there are none.
     """
 
     splits: dict[str, str]
     labels: Sequence[tuple[str, str, int | None, float | None]]
     positives: Sequence[tuple[str, str]]
+    negative_ids: Sequence[Sequence[str]] = ()
 
 
 def people_labels(folder: Path, least_grade: int) -> TrainingLabels:
@@ -126,32 +128,41 @@ def make_run(folder: Path, root: Path, training: TrainingLabels) -> Run:
     label_columns = ("query_id", "chunk_id", "relevance", "weight")
     labels = dict(zip(label_columns, zip(*training.labels, strict=True), strict=True))
     write_columns(run, "training_labels", labels, source="judge")
-    _write_triplets(run, training.positives, splits, texts)
+    _write_triplets(run, training, splits, texts)
     write_columns(run, "verdicts", {"query_id": [], "chunk_id": []}, judge_id="none")
     return run
 
 
+def document_hash(title: str, text: str) -> str:
+    """The key of a document in the embedding cache."""
+    return hashlib.sha256(f"{title}\0\0{text}".encode()).hexdigest()[:32]
+
+
 def _write_chunks(run: Run, documents: Sequence[tuple[str, str, str]]) -> None:
-    hashes = [hashlib.sha256(f"{title}\0\0{text}".encode()).hexdigest()[:32] for _, title, text in documents]
+    hashes = [document_hash(title, text) for _, title, text in documents]
     ids, titles, texts = zip(*documents, strict=True)
     columns = {"chunk_id": ids, "doc_id": ids, "title": titles, "text": texts, "content_hash": hashes}
     write_columns(run, "chunks", columns | {"end": [len(text) for text in texts]}, position=0, start=0)
 
 
-def _write_triplets(run: Run, pairs: Sequence[tuple[str, str]], splits: dict[str, str], texts: dict[str, str]) -> None:
+def _write_triplets(run: Run, training: TrainingLabels, splits: dict[str, str], texts: dict[str, str]) -> None:
+    pairs = training.positives
     queries, positives = [query for query, _ in pairs], [document for _, document in pairs]
     columns: dict[str, Any] = {"query_id": queries, "positive_id": positives}
     columns |= {"triplet_id": [str(row) for row in range(len(pairs))], "split": [splits[query] for query in queries]}
     columns |= {"query": [texts[query] for query in queries]}
-    columns |= dict.fromkeys(("negative_ids", "negatives", "negative_scores"), [[]] * len(pairs))
+    columns["negative_ids"] = list(training.negative_ids) or [[]] * len(pairs)
+    columns |= dict.fromkeys(("negatives", "negative_scores"), [[]] * len(pairs))
     write_columns(run, "triplets", columns, source="pooled", positive="")
 
 
-def adapt(run: Run, out: Run, cache: str, method: str, seed: int) -> Trial:
+def adapt(
+    run: Run, out: Run, cache: str, method: str, seed: int, encoder: SentenceTransformersSettings = MINILM
+) -> Trial:
     """Adapt and test."""
     settings = Settings(seed=seed, adapt=AdaptSettings(method=method))
     source = TrainingSource(run, 0, False, 0)
-    base = BaseEncoder(MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (source,))
+    base = BaseEncoder(encoder, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (source,))
     seconds = 0.0
     for step in steps(base, settings):
         began = time.process_time()

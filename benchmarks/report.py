@@ -28,7 +28,7 @@ RESULTS = FOLDER / "results"
 PAGE = FOLDER.parent / "docs" / "benchmarks.md"
 ALL = (
     "quality fusion judge_quality label_sets judge_learning bm25 dense judge_client mining_night mining_year admission "
-    "soak lending adapt tenants label_weights index scaling memory startup mutation"
+    "soak lending adapt tenants adapt_ablation label_weights stage_one students index scaling memory startup mutation"
 ).split()
 """The benchmarks, in the order of the page."""
 

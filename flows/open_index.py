@@ -18,12 +18,13 @@ from darklode.pipeline.base.errors import CommandLineError, DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.export.vector_export import export_points, semantic_ids
 from darklode.pipeline.index.retriever import IndexRetriever
+from darklode.pipeline.index.source import tenant_sources
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.retrievers.neural import Neural, chunk_vectors
 from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.pipeline.serve.mapped_texts import IndexedTexts
-from darklode.pipeline.serve.service import SearchRequest, SearchService
+from darklode.pipeline.serve.service import SearchRequest, SearchService, TenantServices
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.schemas.settings import Settings
 
@@ -40,7 +41,7 @@ class ServedIndex:
         about: description of the searched texts.
     """
 
-    service: SearchService
+    service: SearchService | TenantServices
     settings: Settings
     about: str
 
@@ -77,7 +78,7 @@ def open_service(
         ) as opened,
     ):
         service = opened.service
-        service.answers([SearchRequest(name, "warm up", 1) for name in service.systems])
+        service.answers([SearchRequest(name, "warm up", 1, service.tenants[0]) for name in service.systems])
         yield opened
 
 
@@ -133,8 +134,8 @@ def _serve_index(
 ) -> Iterator[ServedIndex]:
     with open_index_check(folder, settings.model_dump(mode="json")) as check:
         searcher, source = check.searcher, check.source
-        if tenant not in {None, searcher.tenant}:
-            raise DoesNotFit(f"{folder} has texts of tenant {searcher.tenant}, not of {tenant}")
+        if tenant is not None:
+            searcher.resolve_tenant(tenant)
         for adapter in named_systems.adapters.values():
             searcher.require_same_encoder(adapter)
         for name, model in named_systems.models.items():
@@ -143,12 +144,20 @@ def _serve_index(
                     f"--encoder {name} is {model.encoder_id()}, but {folder} was built with "
                     f"{searcher.encoder.encoder_id()}; omit --encoder to use that"
                 )
-        texts = IndexedTexts(source.text_tables(), file)
-        systems: dict[str, Retriever] = {
-            name: IndexRetriever(searcher, texts.ids, named_systems.adapters.get(name)) for name in named_systems.names
-        }
+        services = {}
+        for number, tenant_source in enumerate(tenant_sources(source, tenant)):
+            texts, (name,) = (
+                IndexedTexts(tenant_source.text_tables(), file.with_suffix(f".{number}")),
+                tenant_source.tenants,
+            )
+            systems: dict[str, Retriever] = {
+                system: IndexRetriever(searcher, texts.ids, named_systems.adapters.get(system), name)
+                for system in named_systems.names
+            }
+            services[name] = SearchService(name, texts, systems)
         about = f"{len(searcher.texts):,} texts in an index of kind {searcher.facts['built']}"
-        yield ServedIndex(SearchService(searcher.tenant, texts, systems), settings, about)
+        (first, *others) = services.values()
+        yield ServedIndex(TenantServices(services) if others else first, settings, about)
 
 
 @contextmanager
@@ -162,7 +171,7 @@ def _serve_run(
     first_encoder = next(iter(encoders.values()))
     source = open_vector_source(folder, settings, first_encoder, tenant, next(iter(adapters.values()), None))
     for name, adapter in adapters.items():
-        _require_same(adapter, encoders[name].encoder_id(), source.tenant, folder)
+        _require_same(adapter, encoders[name].encoder_id(), source.tenants[0], folder)
     texts = IndexedTexts(source.text_tables(), file)
     cache = EmbeddingCache(settings.cache.root, settings.cache.vector_dtype)
     deferred_encoders = {
@@ -175,7 +184,8 @@ def _serve_run(
         key = encoders[name].encoder_id()
         encode = adapters[name].encode if name in adapters else deferred_encoders[key].encode_queries
         systems[name] = Neural(name, encode, vectors[key], settings.vector_search)
-    yield ServedIndex(SearchService(source.tenant, texts, systems), settings, f"{len(texts):,} texts, exact search")
+    service = SearchService(source.tenants[0], texts, systems)
+    yield ServedIndex(service, settings, f"{len(texts):,} texts, exact search")
 
 
 def export_index(folder: str, engine: str, to: Path, encoder: str | None, tenant: str | None) -> list[Path]:
@@ -190,7 +200,8 @@ def export_index(folder: str, engine: str, to: Path, encoder: str | None, tenant
 
     Raises:
         CommandLineError: an encoder is given for an index, or none for a run.
-        DoesNotFit: the texts changed since the index was built, or are another tenant's.
+        DoesNotFit: the texts changed since the index was built, or the index has no such tenant, or several and none is
+            given.
         ExportError: as for `export_points`.
     """
     run = Run(folder, untouched=True)
@@ -205,11 +216,11 @@ def export_index(folder: str, engine: str, to: Path, encoder: str | None, tenant
         raise CommandLineError(f"{folder} is an index with its own encoder; omit --encoder")
     with open_index_check(folder) as check:
         source, facts = check.source, check.searcher.facts
-        if tenant not in {None, source.tenant}:
-            raise DoesNotFit(f"{folder} has texts of tenant {source.tenant}, not of {tenant}")
+        exported_tenant = check.searcher.resolve_tenant(tenant)
         if source.content() != facts["content"]:
             raise DoesNotFit(f"{source.url} changed since {folder} was built; run `darklode index update` first")
-        return export_points(source, engine, to, semantic_ids(run.tables("semantic_ids")))
+        (tenant_source,) = tenant_sources(source, exported_tenant)
+        return export_points(tenant_source, engine, to, semantic_ids(run.tables("semantic_ids"), exported_tenant))
 
 
 def _require_same(adapter: Adapter, encoder: str, tenant: str, folder: str) -> None:

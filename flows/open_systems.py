@@ -22,7 +22,7 @@ from darklode.flows.runs import (
     read_run,
     read_settings,
 )
-from darklode.flows.vector_source import open_vector_source, tenant_to_search
+from darklode.flows.vector_source import ALL_TENANTS, open_index_source, tenant_to_search
 from darklode.pipeline.base.artifacts import Run, key_of
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, DoesNotFit
 from darklode.pipeline.base.kinds import as_kind
@@ -48,7 +48,7 @@ from darklode.schemas.run_inputs import IndexInputs, TrainedInputs
 from darklode.schemas.setting_names import merge
 from darklode.schemas.settings import Settings
 
-BASE_SYSTEM, BM25, ALL_TENANTS = "base", "bm25", "all"
+BASE_SYSTEM, BM25 = "base", "bm25"
 
 
 @contextmanager
@@ -275,7 +275,7 @@ def open_index_check(folder: str, values: Mapping[str, Any] | None = None) -> It
     with VectorSearcher(folder) as searcher:
         settings, inputs = index_settings(folder, values), read_inputs(Run(folder))
         assert isinstance(inputs, IndexInputs)  # a folder that VectorSearcher opens
-        yield IndexCheck(searcher, open_vector_source(inputs.source, settings, searcher.encoder, searcher.tenant, None))
+        yield IndexCheck(searcher, open_index_source(inputs.source, inputs, settings, searcher.encoder))
 
 
 def index_settings(folder: str, values: Mapping[str, Any] | None = None) -> Settings:

@@ -98,8 +98,9 @@ class AdaptSettings(Section):
     )
     serve_as: Literal["dense", "hybrid"] = Field(
         "dense",
-        description="How the encoder will be served, and what must improve for a release: its own ranking, or its "
-        "fusion with BM25 (by rank or by score, whichever is better for the base on validation).",
+        description="How the encoder will be served, and so what selects the learning rate and must improve for a "
+        "release: its own ranking, or its fusion with BM25 (by rank or by score, whichever is better for the base on "
+        "validation).",
     )
     report_to: ReportTo = ()
 

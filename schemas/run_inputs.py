@@ -137,6 +137,7 @@ class TowersInputs(TrainedInputs):
         stage: training stage of ScalingNote.
         teacher: folder of the adapter that the student was distilled from; None: the encoder itself.
         queries: files of further queries.
+        hold_out: source of queries that is only measured on; None: chosen by size.
     """
 
     description = "trained towers"
@@ -146,10 +147,11 @@ class TowersInputs(TrainedInputs):
     stage: Literal[1, 2] = 2
     teacher: str | None = None
     queries: list[str] = []
+    hold_out: str | None = None
 
 
 class IndexInputs(FolderInputs):
-    """An index; `source` is a run or a file of vectors."""
+    """An index; `source` is a run or a file of vectors, `tenants` names several, separated by commas, or is `all`."""
 
     description = "an index"
     command = "darklode index"
@@ -157,7 +159,8 @@ class IndexInputs(FolderInputs):
     kind: Literal["index"] = "index"
     source: str
     encoder: str
-    tenant: str
+    tenant: str | None = None
+    tenants: str | None = None
     adapter: str | None = None
 
 

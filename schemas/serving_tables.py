@@ -121,6 +121,7 @@ INDEX_QUERIES = Table(
         [
             PART,
             column("query", pa.int32(), "query number, from 0"),
+            column("tenant", pa.string(), "tenant whose texts the query searches"),
             column(
                 "text",
                 pa.string(),

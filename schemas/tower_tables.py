@@ -8,16 +8,20 @@ from darklode.schemas.table import QUERY_ID, STRINGS, TENANT, Table, column
 TOWER_QUERIES = Table(
     "tower_queries",
     ("tenant", "query"),
-    "queries for training, validation and test of a student",
+    "queries and passages for training, validation and test of a student",
     pa.schema(
         [
             TENANT,
-            column("query", pa.string(), "text of the query, distinct"),
+            column("query", pa.string(), "text of the query or passage, distinct"),
             INDEX,
+            column(
+                "source", pa.string(), "queries: of a run; file: of `--queries`; documents: passage of a run's texts"
+            ),
             column(
                 "split",
                 pa.string(),
-                "train; validation: evaluated in training; unseen: evaluated at the end; test: test query of a run",
+                "train; validation: evaluated in training; unseen: of the held-out source or clusters, evaluated at "
+                "the end; test: test query of a run",
             ),
         ]
     ),
@@ -63,6 +67,7 @@ TOWER_HEALTH = Table(
             column("distance", pa.float64(), "mean ‖q − s‖ of unit vectors, 0 to 2"),
             column("distance_p95", pa.float64(), "95th percentile of the distance"),
             column("overlap", pa.float64(), "share of the teacher's top ten in the student's, 0 to 1"),
+            column("top_100", pa.float64(), "share of the teacher's top ten in the student's top 100, 0 to 1"),
         ]
     ),
 )

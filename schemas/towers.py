@@ -1,10 +1,10 @@
 """Settings of `train-towers`: both towers from triplets, and distillation of a smaller query tower."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.schemas.paths import FolderOrName
+from darklode.schemas.paths import FolderOrName, PathField
 from darklode.schemas.section import Bound, NoRow, Rate, Section
 from darklode.schemas.shared import EvalQueries, LearningRates, MaxSteps, PromptName, ReportTo, TrainBatchSize
 
@@ -74,11 +74,12 @@ class DistillSettings(Section):
     student_layers: int = Field(
         3, gt=0, description="Number of evenly spaced teacher layers that the student starts from."
     )
-    student_model: FolderOrName[str | None] = Field(
+    student_model: Annotated[str | None, PathField(or_name=True, names=("static",))] = Field(
         None,
         min_length=1,
         description="A sentence-transformers model to use as the student instead of the teacher's layers, with its "
-        "own tokenizer and a projection to the index's dimension: hub name, local folder or package:NAME.",
+        "own tokenizer and a projection to the index's dimension: hub name, local folder or package:NAME. `static`: "
+        "a table of vectors of the teacher's tokens, whose mean encodes a query.",
     )
     max_steps: MaxSteps = 3000
     batch_size: TrainBatchSize = 128

@@ -21,6 +21,8 @@ WITH_COLLECTIONS = (
     "judge_learning",
     "bm25",
     "adapt",
+    "adapt_ablation",
+    "students",
     "index",
     "scaling",
 )

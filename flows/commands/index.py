@@ -58,6 +58,13 @@ def make(
         ),
     ] = None,
     tenant: TenantOption = None,
+    tenants: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Several tenants in one index, separated by commas, or `all`; every search then names its tenant.",
+        ),
+    ] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
@@ -69,7 +76,8 @@ def make(
     from darklode.flows.output import PrintedAnswer
     from darklode.pipeline.base.artifacts import Run
 
-    launch(build_index, reporter(), run, encoder, out, changed_values(config, assignments), tenant, adapter)
+    values = changed_values(config, assignments)
+    launch(build_index, reporter(), run, encoder, out, values, tenant, adapter, tenants)
     summarize(Run(out), PrintedAnswer())
 
 

@@ -47,12 +47,21 @@ StudentOption = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help="Stage 2: sentence-transformers model that the student starts from; sets distill.student_model.",
+        help="Stage 2: sentence-transformers model that the student starts from, or `static` for a table of token "
+        "vectors; sets distill.student_model.",
     ),
 ]
 QueriesOption = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="Stage 2: more training queries in a format that `build` reads. Repeatable."),
+]
+HoldOutOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RUN|files|clusters",
+        help="Stage 2: source of queries to measure on and not to train on; default: the smallest of several sources, "
+        "clusters of a single one.",
+    ),
 ]
 
 
@@ -69,6 +78,7 @@ def train_towers(
     layers: LayersOption = None,
     student: StudentOption = None,
     queries: QueriesOption = None,
+    hold_out: HoldOutOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
@@ -85,8 +95,10 @@ def train_towers(
 
     if layers and student:
         raise CommandLineError("--layers (layers of the teacher) and --student (another model) exclude each other")
-    if stage == 1 and (teacher or student or queries):
-        raise CommandLineError("--teacher, --student and --queries require --stage 2; stage 1 trains on triplets")
+    if stage == 1 and (teacher or student or queries or hold_out):
+        raise CommandLineError(
+            "--teacher, --student, --queries and --hold-out require --stage 2; stage 1 trains on triplets"
+        )
     section = "dual" if stage == 1 else "distill"
     options = {"query_tower_layers" if stage == 1 else "student_layers": layers, "student_model": student}
     option_values = {name: value for name, value in options.items() if value is not None}
@@ -96,7 +108,7 @@ def train_towers(
     if not distributed.is_leader():
         train_as_worker(runs, encoder, out, values)
         return
-    launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())), stage)
+    launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())), stage, hold_out)
     distributed.broadcast_work_item(None)
     (_show_both if stage == 1 else _show_student)(Run(out))
 

@@ -159,7 +159,7 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
         Step(HEADROOM_STAGE, call(measure_headroom, base, bm25), untracked=("bm25",)),
         Step(
             TRAIN_STAGE,
-            call(train, adapt.but("tenant", "sources", "unjudged_budget", "serve_as"), base, seed=seed),
+            call(train, adapt.but("tenant", "sources", "unjudged_budget"), base, seed=seed),
         ),
         Step(
             CONTROL_STAGE,

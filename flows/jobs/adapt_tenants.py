@@ -35,7 +35,7 @@ from darklode.pipeline.train.release.tenants import TENANTS_STAGE, TenantJob, sa
 from darklode.pipeline.train.release.tenants import adapt_tenants as adapt_each
 from darklode.pipeline.train.release.unjudged import NO_JUDGES, UnjudgedJudges
 from darklode.schemas.adaptation import HEADS
-from darklode.schemas.adaptation_tables import POOLED_TENANTS
+from darklode.schemas.pooled_tables import POOLED_TENANTS
 from darklode.schemas.run_inputs import TenantAdaptersInputs
 from darklode.schemas.settings import Settings
 

@@ -11,9 +11,15 @@ from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.runs import output_run, read_inputs, read_run, read_settings, update_inputs, write_run
 from darklode.flows.stage_runner import publish, run_step
-from darklode.flows.vector_source import VECTOR_FILE_SUFFIXES, open_vector_source
+from darklode.flows.vector_source import (
+    DEFAULT_TENANT,
+    VECTOR_FILE_SUFFIXES,
+    open_index_source,
+    open_tenant_sources,
+    open_vector_source,
+)
 from darklode.pipeline.base.artifacts import Run, Step, call
-from darklode.pipeline.base.errors import DoesNotFit
+from darklode.pipeline.base.errors import CommandLineError, DoesNotFit
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.index.build import (
@@ -44,13 +50,14 @@ from darklode.schemas.run_inputs import IndexInputs
 from darklode.schemas.settings import Settings
 
 
-def build_index(
+def build_index(  # noqa: PLR0913, PLR0917 (a flow: its parameters are those of the command)
     source: str,
     encoder: str,
     out: str,
     settings: dict[str, Any] | None = None,
     tenant: str | None = None,
     adapter: str | None = None,
+    tenants: str | None = None,
 ) -> str:
     """Assign semantic ids, build a compressed index of the vectors, and measure its recall.
 
@@ -61,14 +68,18 @@ def build_index(
         settings: overrides of the run's settings.
         tenant: tenant whose texts are indexed; None: the only one.
         adapter: folder of `darklode adapt`; recall is measured with its queries, too.
+        tenants: several tenants for one index, separated by commas, or `all`; every search names its tenant.
 
     Returns:
         A summary of the index.
 
     Raises:
+        CommandLineError: `tenants` with a tenant or an adapter.
         DoesNotFit: the adapter is not for this encoder.
         MissingPart: faiss or the encoder is missing.
     """
+    if tenants is not None and (tenant or adapter):
+        raise CommandLineError("--tenants excludes --tenant and --adapter")
     resolved = _resolve_settings(source, settings or {})
     opened_adapter = Adapter.open(adapter) if adapter else None
     model = _fetch_encoder(encoder, resolved)
@@ -76,10 +87,14 @@ def build_index(
         raise DoesNotFit(
             f"{adapter} was adapted from {opened_adapter.base.encoder_id()}; the index uses {model.encoder_id()}"
         )
-    vector_source = open_vector_source(source, resolved, model, tenant, opened_adapter)
+    if tenants is not None:
+        vector_source = open_tenant_sources(source, resolved, model, tenants)
+    else:
+        vector_source = open_vector_source(source, resolved, model, tenant, opened_adapter)
     run = output_run(out, IndexInputs)
     with run.lock(), spread_over(resolved.runner, run) as spread:
-        inputs = IndexInputs(source=source, encoder=encoder, tenant=vector_source.tenant, adapter=adapter)
+        only_tenant = None if tenants is not None else vector_source.tenants[0]
+        inputs = IndexInputs(source=source, encoder=encoder, tenant=only_tenant, tenants=tenants, adapter=adapter)
         write_run(run, inputs, resolved)
         invalidate_if_damaged(run)
         for step in steps(run, vector_source, resolved, opened_adapter, spread):
@@ -105,7 +120,7 @@ def update_index(folder: str, source: str) -> str:
     facts, inputs, settings = read_record(run.store), read_inputs(run), read_settings(run)
     assert isinstance(inputs, IndexInputs)  # a folder with an index's record
     model = _fetch_encoder(inputs.encoder, settings)
-    vector_source = open_vector_source(source, settings, model, facts["tenant"], None)
+    vector_source = open_index_source(source, inputs, settings, model)
     if model.encoder_id() != facts["encoder"]["id"]:
         raise DoesNotFit(
             f"{folder} was built with {facts['encoder']['id']}; {inputs.encoder} is now {model.encoder_id()}"
@@ -228,7 +243,7 @@ def _finish(run: Run, origin: IndexOrigin) -> str:
 def _folder_steps(run: Run, inputs: IndexInputs, settings: Settings) -> list[Step]:
     """The steps by name; neither the encoder nor the source is opened."""
     stored = StoredVectors(SentenceTransformersSettings(model=inputs.encoder), settings.cache, None)
-    return steps(run, FileSource(inputs.source, inputs.tenant, stored), settings, None)
+    return steps(run, FileSource(inputs.source, inputs.tenant or DEFAULT_TENANT, stored), settings, None)
 
 
 JOB = Job("build-index", build_index, IndexInputs, _folder_steps)

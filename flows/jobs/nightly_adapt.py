@@ -12,6 +12,7 @@ from darklode.flows.jobs.job import Job
 from darklode.flows.jobs.mine_logs import mine_logs
 from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.progress import reporter
+from darklode.flows.vector_source import ALL_TENANTS
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, DoesNotFit, HeldBack, NoLift, SettingsError
 from darklode.pipeline.serve.registry import AdapterRegistry
@@ -89,7 +90,7 @@ def _train_adapters(
     folders = list[str]()
     with _collect_refusals(refusals):
         if tenants:
-            tenant_names = () if tenants == [open_systems.ALL_TENANTS] else tuple(tenants)
+            tenant_names = () if tenants == [ALL_TENANTS] else tuple(tenants)
             adapt_tenants([run], encoder, out, tenant_names, warm_start=registry)
             folders = Run(out).tables("adapted_tenants").sql(ADAPTED_FOLDERS_SQL)["folder"].to_pylist()
             folders = [f"{out}/{folder}" for folder in folders]

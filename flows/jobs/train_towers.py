@@ -21,7 +21,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.towers.evaluation import MEASURES, SYSTEMS, TOWER_TEST_STAGE, test_student
 from darklode.pipeline.towers.queries import QUERIES_STAGE, content, read_files, tower_queries
 from darklode.pipeline.towers.stage import DISTIL_STAGE, distil
-from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.towers.teacher_student import STATIC, TeacherPair
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import resolve_tenant
@@ -41,6 +41,7 @@ def train_towers(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flow)
     teacher: str | None = None,
     queries: Sequence[str] = (),
     stage: Literal[1, 2] = 2,
+    hold_out: str | None = None,
 ) -> str:
     """Train both towers, or distil a query tower and measure how much of its teacher it retains.
 
@@ -53,6 +54,8 @@ def train_towers(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flow)
         teacher: folder of `darklode adapt` on this encoder; None: the encoder itself.
         queries: files of further queries, in the formats of `build`.
         stage: ScalingNote stage: 1 trains both towers and takes neither teacher nor queries; 2 distils.
+        hold_out: source of queries that is only measured on: a run, `files` or `clusters`; None: the smallest of
+            several sources, clusters of a single one.
 
     Returns:
         The result in a sentence.
@@ -60,11 +63,11 @@ def train_towers(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flow)
     Raises:
         DoesNotFit: the teacher was adapted from another encoder, or for another tenant.
         MissingPart: a model or a package is missing.
-        SettingsError: a teacher or queries for stage 1.
+        SettingsError: a teacher, queries or a held-out source for stage 1.
     """
     if stage == 1:
-        if teacher or queries:
-            raise SettingsError("stage 1 trains on triplets; --teacher and --queries are for stage 2")
+        if teacher or queries or hold_out:
+            raise SettingsError("stage 1 trains on triplets; --teacher, --queries and --hold-out are for stage 2")
         return stage_one.train_both_towers(runs, encoder, out, settings)
     records = read_runs(runs)
     resolved = records[0].with_overrides(settings or {})
@@ -73,14 +76,18 @@ def train_towers(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flow)
     assert isinstance(base.encoder, SentenceTransformersSettings)
     run = output_run(out, TowersInputs)
     with run.lock(), teacher_pair(teacher, base, base.encoder, resolved) as pair:
-        inputs = TowersInputs(runs=list(runs), encoder=encoder, teacher=teacher, queries=list(queries))
+        inputs = TowersInputs(
+            runs=list(runs), encoder=encoder, teacher=teacher, queries=list(queries), hold_out=hold_out
+        )
         write_run(run, inputs, resolved)
-        for step in steps(base, pair, list(queries), resolved):
+        for step in steps(base, pair, list(queries), resolved, hold_out):
             run_step(run, step)
         return hand_over(run, base, pair, resolved, [*runs, *queries])
 
 
-def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Settings) -> list[Step]:
+def steps(
+    base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Settings, hold_out: str | None = None
+) -> list[Step]:
     """The steps in data order."""
     tower_settings, seed, sources = settings.distill, settings.seed, base.sources
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
@@ -93,7 +100,14 @@ def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Sett
         ),
         Step(
             QUERIES_STAGE,
-            call(tower_queries, sources, tenant=settings.adapt.tenant, held_out=tower_settings.eval_queries, seed=seed),
+            call(
+                tower_queries,
+                sources,
+                tenant=settings.adapt.tenant,
+                held_out=tower_settings.eval_queries,
+                seed=seed,
+                hold_out=hold_out,
+            ),
             lambda: {f"the run {source.run.store.url}": content(source) for source in sources},
             untracked=("sources",),
         ),
@@ -134,16 +148,19 @@ def teacher_pair(
         ArtifactError: there is no adapter.
     """
     tower_settings, model = settings.distill, None
-    if tower_settings.student_model:
+    is_static = tower_settings.student_model == STATIC
+    if tower_settings.student_model and not is_static:
         model = SentenceTransformersSettings(model=tower_settings.student_model, device=encoder.device)
         model.fetch()
     if teacher is None:
-        yield TeacherPair(encoder, settings.cache, model, tower_settings.student_layers)
+        yield TeacherPair(encoder, settings.cache, model, tower_settings.student_layers, is_static)
         return
     adapter = Adapter.open(teacher)
     _require_same_base(adapter, encoder, resolve_tenant(list(base.sources), settings.adapt.tenant))
     with adapter.on_disk() as folder:
-        yield TeacherPair(_adapted_encoder(adapter, folder), settings.cache, model, tower_settings.student_layers)
+        yield TeacherPair(
+            _adapted_encoder(adapter, folder), settings.cache, model, tower_settings.student_layers, is_static
+        )
 
 
 def _require_same_base(adapter: Adapter, encoder: SentenceTransformersSettings, tenant: str) -> None:
@@ -183,7 +200,7 @@ def _folder_steps(_run: Run, inputs: TowersInputs, settings: Settings) -> list[S
         return stage_one.steps(base, settings)
     assert isinstance(base.encoder, SentenceTransformersSettings)
     pair = TeacherPair(base.encoder, settings.cache, None, settings.distill.student_layers)
-    return steps(base, pair, inputs.queries, settings)
+    return steps(base, pair, inputs.queries, settings, inputs.hold_out)
 
 
 JOB = Job(

@@ -21,7 +21,7 @@ from darklode.pipeline.base.highlighting import Highlighter
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.serve.batching import QueueFull, RequestBatcher
-from darklode.pipeline.serve.service import SearchRequest, SearchService
+from darklode.pipeline.serve.service import SearchRequest, SearchService, TenantServices
 
 DEFAULT_DEPTH, MAX_DEPTH = 10, 100
 MAX_QUERY_CHARACTERS = 2000
@@ -44,6 +44,7 @@ class SearchBody(BaseModel):
 
     query: str = Field(min_length=1, max_length=MAX_QUERY_CHARACTERS)
     system: str | None = None
+    tenant: str | None = None
     depth: int = Field(DEFAULT_DEPTH, ge=1, le=MAX_DEPTH)
 
 
@@ -61,7 +62,7 @@ class SearchConsole:
 
     folder: str
     about: str
-    service: SearchService
+    service: SearchService | TenantServices
     batches: RequestBatcher[SearchRequest, list[Row]]
     analyzer: Analyzer
 
@@ -78,9 +79,10 @@ class SearchConsole:
             error = f"A query may have at most {MAX_QUERY_CHARACTERS:,} characters." if query else ""
             status = HTTPStatus.BAD_REQUEST if error else HTTPStatus.OK
             return HTMLResponse(self._render(query[:MAX_QUERY_CHARACTERS], [], error=error), status)
-        names = list(self.service.systems)
-        results = await self._answers([SearchRequest(name, query, DEFAULT_DEPTH) for name in names])
-        return HTMLResponse(self._render(query, self._system_columns(query, dict(zip(names, results, strict=True)))))
+        names, tenant = list(self.service.systems), self._tenant(request.query_params.get("tenant"))
+        results = await self._answers([SearchRequest(name, query, DEFAULT_DEPTH, tenant) for name in names])
+        columns = self._system_columns(query, dict(zip(names, results, strict=True)))
+        return HTMLResponse(self._render(query, columns, tenant=tenant))
 
     async def health(self, _request: Request) -> Response:
         """Health check with the length of the queue."""
@@ -103,7 +105,22 @@ class SearchConsole:
         names = list(self.service.systems)
         if request_body.system is not None and request_body.system not in names:
             raise InputError(f"system: unknown system {request_body.system!r}; available: {', '.join(names)}")
-        return SearchRequest(request_body.system or names[0], request_body.query, request_body.depth)
+        tenant = self._tenant(request_body.tenant)
+        return SearchRequest(request_body.system or names[0], request_body.query, request_body.depth, tenant)
+
+    def _tenant(self, name: str | None) -> str:
+        """The tenant to search; the only one without a name.
+
+        Raises:
+            InputError: there is no such tenant, or several and none is named.
+        """
+        tenants = self.service.tenants
+        if name is None and len(tenants) == 1:
+            return tenants[0]
+        if name not in tenants:
+            problem = "required" if name is None else f"unknown tenant {name!r}"
+            raise InputError(f"tenant: {problem}; available: {', '.join(tenants)}")
+        return name
 
     async def _answers(self, requests: Sequence[SearchRequest]) -> list[list[Row]]:
         return await asyncio.gather(*map(asyncio.wrap_future, self.batches.ask(requests)))
@@ -125,7 +142,7 @@ class SearchConsole:
             columns.append({"name": name, "rows": shown})
         return columns
 
-    def _render(self, query: str, columns: Sequence[Mapping[str, Any]], error: str = "") -> str:
+    def _render(self, query: str, columns: Sequence[Mapping[str, Any]], error: str = "", tenant: str = "") -> str:
         ids = [{row["text_id"] for row in column["rows"]} for column in columns]
         names = " and ".join(self.service.systems)
         context = {"folder": self.folder, "about": self.about, "systems": names, "both": len(self.service.systems) > 1}
@@ -136,6 +153,8 @@ class SearchConsole:
             "characters": MAX_QUERY_CHARACTERS,
             "depth": DEFAULT_DEPTH,
             "shared": shared,
+            "tenants": self.service.tenants,
+            "tenant": tenant,
         }
         return _PAGES.render("search/search.html", **context, columns=columns)
 

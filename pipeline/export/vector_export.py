@@ -58,12 +58,16 @@ def export_points(source: VectorSource, name: str, to: Path, ids: pa.Table | Non
     return sorted(path for path in to.expanduser().resolve().iterdir() if path.is_file())
 
 
-def semantic_ids(tables: Tables) -> pa.Table:
-    """Table of text_id and semantic_id of an index; a semantic_id is codes and disambiguation, joined by hyphens."""
-    return tables.sql("""
-        SELECT text_id, array_to_string(codes || [disambiguation], '-') AS semantic_id
-        FROM semantic_ids ORDER BY text_id
-    """)
+SEMANTIC_IDS_SQL = """
+    SELECT text_id, array_to_string(codes || [disambiguation], '-') AS semantic_id
+    FROM semantic_ids WHERE tenant = $tenant ORDER BY text_id
+"""
+
+
+def semantic_ids(tables: Tables, tenant: str) -> pa.Table:
+    """Table of text_id and semantic_id of a tenant; a semantic_id is codes and disambiguation, joined by hyphens."""
+    with tables.connect(SEMANTIC_IDS_SQL) as connection:
+        return connection.sql(SEMANTIC_IDS_SQL, params={"tenant": tenant}).to_arrow_table()
 
 
 def _write(source: VectorSource, engine: Engine, ids: pa.Table | None, folder: Path) -> tuple[int, int]:
@@ -75,7 +79,7 @@ def _write(source: VectorSource, engine: Engine, ids: pa.Table | None, folder: P
             count += block.num_rows
             connection.register("block", block)
             lines = connection.sql(
-                _POINTS_SQL.format(line=engine.line), params={"tenant": source.tenant}
+                _POINTS_SQL.format(line=engine.line), params={"tenant": source.tenants[0]}
             ).to_arrow_table()
             for part in _parts(lines["line"].combine_chunks()):
                 body = engine.between.join(value.as_buffer() for value in part)
@@ -111,6 +115,6 @@ def _blocks(source: VectorSource, ids: pa.Table | None) -> Iterator[pa.Table]:
 def _page(source: VectorSource, name: str, dimensions: int, count: int) -> str:
     encoder = source.stored_vectors.encoder.encoder_id()
     return (
-        f"# {count:,} texts for {name}\n\nTenant {source.tenant}; unit vectors, {dimensions} dimensions, by "
+        f"# {count:,} texts for {name}\n\nTenant {source.tenants[0]}; unit vectors, {dimensions} dimensions, by "
         f"`{encoder}`. Encode queries with this encoder or an adapter of it. Written by Darklode.\n"
     )

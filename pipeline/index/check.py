@@ -17,10 +17,11 @@ from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.index.build import open_index
 from darklode.pipeline.index.faiss_io import codebook_of, is_member, numbers_in
-from darklode.pipeline.index.probes import BASE_PART, vectors_of
+from darklode.pipeline.index.probes import BASE_PART, tenants_of, vectors_of
 from darklode.pipeline.index.record import encoder_facts
 from darklode.pipeline.index.searcher import VectorSearcher
 from darklode.pipeline.index.source import VectorSource
+from darklode.pipeline.index.texts import find_texts
 from darklode.pipeline.train.release.compatibility import (
     ENCODER_FACTS,
     MIN_COSINE,
@@ -81,7 +82,7 @@ class IndexCheck:
     def _source(self) -> Iterator[CheckFinding]:
         """The run has the same texts as when it was indexed."""
         indexed, now = self.searcher.texts, self.source.rows()
-        row_in_index = pc.index_in(now["text_id"], value_set=indexed["text_id"].combine_chunks())
+        row_in_index = find_texts(now, indexed)
         same = pc.fill_null(pc.equal(indexed["content_hash"].take(row_in_index), now["content_hash"]), False)
         n_unchanged = pc.sum(same).as_py() or 0
         n_added, n_removed = now.num_rows - n_unchanged, indexed.num_rows - n_unchanged
@@ -117,7 +118,8 @@ class IndexCheck:
     def _first_ten(self) -> Iterator[CheckFinding]:
         """Recorded queries have the recorded results."""
         queries = vectors_of(self._tables.read(INDEX_QUERIES.name), BASE_PART)[: self._n_recorded_queries]
-        results, agree = self.searcher.search(queries), 0
+        tenants = tenants_of(self._tables.read(INDEX_QUERIES.name), BASE_PART)[: self._n_recorded_queries]
+        results, agree = self.searcher.search_by_tenant(queries, tenants), 0
         for query in range(len(queries)):
             scores = results.scores[query][results.rows[query] >= 0].tolist()
             ids_and_scores = zip(results.ids(query), scores, strict=True)

@@ -89,6 +89,21 @@ def is_member(numbers: Ints, other_numbers: Ints) -> NDArray[np.bool_]:
     return np.asarray(marks[numbers])
 
 
+def positions_of(numbers: Ints, other_numbers: Ints) -> Ints:
+    """Position in `other_numbers`, which are ≥ 0 and unique, of each number ≥ 0; -1 if it does not occur."""
+    positions = np.full(1 + max(int(numbers.max(initial=0)), int(other_numbers.max(initial=0))), -1, np.int64)
+    positions[other_numbers] = np.arange(len(other_numbers))
+    return np.asarray(positions[numbers])
+
+
+def selector_of(numbers: Ints) -> Any:
+    """A faiss selector of some vectors by number; it is a bitmap, so that a look-up is one bit."""
+    library = faiss()
+    mask = np.zeros(1 + int(numbers.max(initial=0)), np.bool_)
+    mask[numbers] = True
+    return library.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
+
+
 def numbers_in(index: Any) -> Ints:
     """Numbers of the vectors in an index, ascending."""
     library = faiss()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,7 +16,7 @@ from darklode.schemas.serving_tables import INDEX_RECALL, SEMANTIC_ID_LEVELS
 PAGE = "README.md"
 
 PAGE_FACTS = (
-    "source", "tenant", "count", "dimensions", "metric", "kind", "built", "codebook", "semantic codebook", "effort",
+    "source", "tenants", "count", "dimensions", "metric", "kind", "built", "codebook", "semantic codebook", "effort",
     "rerank", "adapter", "queries per second",
 )  # fmt: skip
 
@@ -31,7 +33,7 @@ def page(run: Run, facts: Facts) -> bytes:
     parts = [
         f"# Index of {cell(facts['source'])}",
         *facts["advice"],
-        to_markdown(pa.table({"fact": list(PAGE_FACTS), "value": [cell(facts[name]) for name in PAGE_FACTS]})),
+        to_markdown(pa.table({"fact": list(PAGE_FACTS), "value": [cell(_fact(facts, name)) for name in PAGE_FACTS]})),
         f"Encoder: `{cell(facts['encoder']['id'])}`. Bytes per vector: {sizes['code']} for the code, "
         f"{sizes['in memory']} in memory in total, {sizes['on disk']} on disk for rescoring. "
         "Queries per second are measured in processor time of one thread.",
@@ -46,6 +48,11 @@ def page(run: Run, facts: Facts) -> bytes:
         "Scores are inner products of unit vectors: normalize queries to length 1.",
     ]
     return ("\n\n".join(parts) + "\n").encode()
+
+
+def _fact(facts: Facts, name: str) -> Any:
+    value = facts[name]
+    return ", ".join(value) if isinstance(value, list) else value
 
 
 def recalls(run: Run) -> pa.Table:

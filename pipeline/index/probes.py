@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.schemas.serving_tables import INDEX_PROBES, INDEX_QUERIES, INDEXED_TEXTS
 
-PROBES_STAGE = Stage("index_probes", 1, (INDEXED_TEXTS.name,), (INDEX_QUERIES.name, INDEX_PROBES.name))
+PROBES_STAGE = Stage("index_probes", 2, (INDEXED_TEXTS.name,), (INDEX_QUERIES.name, INDEX_PROBES.name))
 
 DEPTH = 200
 """Depth of the exact lists: twice the depth of recall, so that they survive many removals."""
@@ -28,6 +30,7 @@ RECALL_DEPTH = 100
 NEXT_NUMBER_FACT = "next number"
 """Fact of the stage: texts from this number on are not yet considered in the lists."""
 
+TEXT_COLUMNS = ["tenant", "content_hash", "number"]
 BASE_PART, ADAPTED_PART = "base", "adapted"
 
 
@@ -63,9 +66,10 @@ def base_vectors(stored_vectors: StoredVectors, texts: list[str]) -> Floats:
 
 
 def exact_neighbors(tables: Tables, output: Output, queries_source: QueryVectors, *, queries: int) -> None:
-    """Choose evenly spaced queries and find their exact nearest neighbors.
+    """Choose evenly spaced queries and find their exact nearest neighbors among the texts of their tenant.
 
-    A file of vectors has no queries: vectors of its texts are used instead.
+    Every tenant gets the same number of queries, if it has them. A file of vectors has no queries: vectors of its texts
+    are used instead.
 
     Args:
         tables: `indexed_texts`.
@@ -73,22 +77,20 @@ def exact_neighbors(tables: Tables, output: Output, queries_source: QueryVectors
         queries_source: queries and their encoders.
         queries: maximum number of queries.
     """
-    texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
-    query_texts = queries_source.source.queries()
-    if query_texts:
-        query_texts = [query_texts[position] for position in _evenly_spaced(len(query_texts), queries)]
+    texts = tables.read(INDEXED_TEXTS.name, TEXT_COLUMNS)
+    stored_vectors = _without_truncation(queries_source.source.stored_vectors)
+    chosen = _choose_queries(queries_source.source.queries(), queries)
+    tenants, query_texts = [tenant for tenant, _ in chosen], [text for _, text in chosen]
+    if chosen:
         parts = queries_source.vectors(query_texts)
     else:
-        sampled_hashes = texts["content_hash"].take(pa.array(_evenly_spaced(texts.num_rows, queries)))
-        parts = {BASE_PART: _without_truncation(queries_source.source.stored_vectors).take(sampled_hashes)}
+        sampled_texts = texts.take(pa.array(_evenly_spaced(texts.num_rows, queries)))
+        tenants = sampled_texts["tenant"].to_pylist()
+        parts = {BASE_PART: stored_vectors.take(sampled_texts["content_hash"])}
     for part, vectors in parts.items():
-        output.write(INDEX_QUERIES.name, _query_rows(part, query_texts, vectors))
-        output.write(
-            INDEX_PROBES.name,
-            probe_rows(
-                part, *best_neighbors(_without_truncation(queries_source.source.stored_vectors), texts, vectors)
-            ),
-        )
+        output.write(INDEX_QUERIES.name, _query_rows(part, tenants, query_texts, vectors))
+        neighbors = best_neighbors(stored_vectors, texts, QueriesOfTenants(vectors, tenants))
+        output.write(INDEX_PROBES.name, probe_rows(part, *neighbors))
     output.facts[NEXT_NUMBER_FACT] = _next_number(texts)
     rows = sum(len(vectors) for vectors in parts.values())
     output.count(FunnelStep("index_probes", "queries", len(query_texts) or rows, "vectors of queries", rows))
@@ -110,19 +112,19 @@ def update_neighbors(tables: Tables, output: Output, source: VectorSource, *, tr
         ArtifactError: the previous tables are missing.
     """
     earlier = previous_tables(output, trained, INDEX_PROBES.name, INDEX_QUERIES.name)
-    texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
+    texts = tables.read(INDEXED_TEXTS.name, TEXT_COLUMNS)
     query_rows = earlier.read(INDEX_QUERIES.name)
     previous_lists = earlier.read(INDEX_PROBES.name)
     added = texts.filter(pc.greater_equal(texts["number"], int(output.earlier_facts[NEXT_NUMBER_FACT])))
     output.write(INDEX_QUERIES.name, query_rows)
     for part in parts_of(query_rows):
-        vectors = vectors_of(query_rows, part)
+        queries = QueriesOfTenants(vectors_of(query_rows, part), tenants_of(query_rows, part))
         stored_vectors = _without_truncation(source.stored_vectors)
-        start = _still_valid(lists_of(previous_lists, part, len(vectors)), texts["number"].to_numpy())
-        numbers, scores = best_neighbors(stored_vectors, added, vectors, start)
+        start = _still_valid(lists_of(previous_lists, part, len(queries.vectors)), texts["number"].to_numpy())
+        numbers, scores = best_neighbors(stored_vectors, added, queries, start)
         scores[scores < start.floor[:, None]] = -np.inf
-        if ((scores > -np.inf).sum(axis=1) < min(RECALL_DEPTH, texts.num_rows)).any():
-            numbers, scores = best_neighbors(stored_vectors, texts, vectors)
+        if ((scores > -np.inf).sum(axis=1) < np.minimum(RECALL_DEPTH, queries.count_texts(texts))).any():
+            numbers, scores = best_neighbors(stored_vectors, texts, queries)
         output.write(INDEX_PROBES.name, probe_rows(part, numbers, scores))
     output.facts[NEXT_NUMBER_FACT] = max(int(output.earlier_facts[NEXT_NUMBER_FACT]), _next_number(texts))
     output.count(FunnelStep("index_probes", "queries", query_rows.num_rows, "queries", query_rows.num_rows))
@@ -149,24 +151,52 @@ def _still_valid(before: TopLists, numbers: Ints) -> TopLists:
     return TopLists(before.numbers, np.where(is_indexed, before.scores, -np.inf).astype(np.float32), before.floor)
 
 
+@dataclass(frozen=True)
+class QueriesOfTenants:
+    """Queries, each of which searches the texts of its tenant.
+
+    Attributes:
+        vectors: unit vectors, shape (n_queries, dimensions).
+        tenants: tenant of each query.
+    """
+
+    vectors: Floats
+    tenants: Sequence[str]
+
+    def mask_others(self, scores: Floats, text_tenants: pa.ChunkedArray) -> None:
+        """Set the scores of other tenants' texts to minus infinity, in place; shape (n_queries, n_texts)."""
+        names = pc.unique(text_tenants)
+        if len(names) == 1 and {*self.tenants} == {*names.to_pylist()}:
+            return
+        text_codes = pc.index_in(text_tenants, value_set=names).to_numpy()
+        query_codes = pc.index_in(pa.array(self.tenants, pa.string()), value_set=names).fill_null(-1).to_numpy()
+        scores[query_codes[:, None] != text_codes[None, :]] = -np.inf
+
+    def count_texts(self, texts: pa.Table) -> Ints:
+        """Number of texts that each query searches, shape (n_queries,)."""
+        counts = {row["values"]: row["counts"] for row in pc.value_counts(texts["tenant"]).to_pylist()}
+        return np.array([counts.get(tenant, 0) for tenant in self.tenants], np.int64)
+
+
 def best_neighbors(
-    stored_vectors: StoredVectors, texts: pa.Table, queries: Floats, start: TopLists | None = None
+    stored_vectors: StoredVectors, texts: pa.Table, queries: QueriesOfTenants, start: TopLists | None = None
 ) -> tuple[Ints, Floats]:
     """Numbers and scores of each query's best texts, best first, shape (n_queries, DEPTH); ties by lower number.
 
     Args:
         stored_vectors: the vectors.
-        texts: content_hash and number.
-        queries: unit vectors.
+        texts: tenant, content_hash and number.
+        queries: the queries.
         start: lists to merge with; None: empty.
     """
-    shape = len(queries), DEPTH
+    shape = len(queries.vectors), DEPTH
     numbers = start.numbers if start else np.full(shape, -1, np.int64)
     scores = start.scores if start else np.full(shape, -np.inf, np.float32)
     text_numbers = texts["number"].to_numpy()
     with one_thread():
         for first, block in stored_vectors.blocks(texts["content_hash"]):
-            block_scores = queries @ block.T
+            block_scores = queries.vectors @ block.T
+            queries.mask_others(block_scores, texts["tenant"].slice(first, len(block)))
             columns = _top(block_scores)
             ids = text_numbers[first : first + len(block)][columns]
             numbers = np.concatenate([numbers, ids], axis=1)
@@ -186,11 +216,24 @@ def _top(scores: Floats) -> Ints:
 
 def _without_truncation(stored_vectors: StoredVectors) -> StoredVectors:
     """The vectors in full dimensions: recall is measured against them."""
-    return replace(stored_vectors, dimensions=None)
+    return stored_vectors if stored_vectors.dimensions is None else replace(stored_vectors, dimensions=None)
 
 
 def _next_number(texts: pa.Table) -> int:
     return int(pc.max(texts["number"]).as_py()) + 1
+
+
+def _choose_queries(queries: Mapping[str, Sequence[str]], max_count: int) -> list[tuple[str, str]]:
+    """Tenants and texts of at most `max_count` queries, but two per tenant, evenly spaced in each tenant's.
+
+    Pairs of the tenants take turns, so that even and odd queries, and the first few, come from all tenants.
+    """
+    per_tenant = max(2, max_count // max(1, len(queries)))
+    pairs_by_tenant = []
+    for tenant, texts in queries.items():
+        own = [(tenant, texts[row]) for row in _evenly_spaced(len(texts), per_tenant)]
+        pairs_by_tenant.append([own[start : start + 2] for start in range(0, len(own), 2)])
+    return [query for turn in zip_longest(*pairs_by_tenant, fillvalue=[]) for pair in turn for query in pair]
 
 
 def _evenly_spaced(n: int, max_count: int) -> list[int]:
@@ -221,11 +264,17 @@ def lists_of(rows: pa.Table, part: str, queries: int) -> TopLists:
     return TopLists(numbers, scores, scores.min(axis=1))
 
 
-def _query_rows(part: str, query_texts: list[str], vectors: Floats) -> pa.Table:
+def tenants_of(query_rows: pa.Table, part: str) -> list[str]:
+    """Tenants of a part's queries, in order."""
+    names: list[str] = query_rows.filter(pc.equal(query_rows["part"], part)).sort_by("query")["tenant"].to_pylist()
+    return names
+
+
+def _query_rows(part: str, tenants: list[str], query_texts: list[str], vectors: Floats) -> pa.Table:
     """Rows of `index_queries`; `query_texts` are the query texts, empty if texts of the index are used as queries."""
     n = len(vectors)
     offsets = np.arange(n + 1, dtype=np.int32) * vectors.shape[1]
-    columns = {"part": pa.repeat(part, n), "query": pa.array(np.arange(n))}
+    columns = {"part": pa.repeat(part, n), "query": pa.array(np.arange(n)), "tenant": pa.array(tenants, pa.string())}
     columns["vector"] = pa.ListArray.from_arrays(pa.array(offsets), pa.array(vectors.ravel()))
     return INDEX_QUERIES.rows(columns | ({"text": pa.array(query_texts)} if query_texts else {}))
 

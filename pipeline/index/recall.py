@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Store, Tables
 from darklode.pipeline.base.types import Floats, Ints, Row
 from darklode.pipeline.index.build import open_index, stored_files
-from darklode.pipeline.index.faiss_io import is_member, numbers_in, one_thread
-from darklode.pipeline.index.probes import lists_of, parts_of, vectors_of
-from darklode.pipeline.index.search import IndexSearcher
+from darklode.pipeline.index.faiss_io import is_member, numbers_in, one_thread, positions_of, selector_of
+from darklode.pipeline.index.probes import lists_of, parts_of, tenants_of, vectors_of
+from darklode.pipeline.index.search import IndexSearcher, TenantTexts
 from darklode.pipeline.index.source import truncate_and_normalize
 from darklode.pipeline.index.stored_vectors import StoredBlocks
 from darklode.schemas.serving import INDEXES
@@ -32,7 +33,7 @@ from darklode.schemas.serving_tables import (
 )
 
 RECALL_TABLES = (INDEXED_TEXTS.name, INDEX_FILES.name, INDEX_QUERIES.name, INDEX_PROBES.name)
-RECALL_STAGE = Stage("index_recall", 2, RECALL_TABLES, (INDEX_RECALL.name, INDEX_RESULTS.name))
+RECALL_STAGE = Stage("index_recall", 4, RECALL_TABLES, (INDEX_RECALL.name, INDEX_RESULTS.name))
 
 
 DEPTHS = (10, 100)
@@ -97,13 +98,23 @@ def open_searcher(opening: IndexOpening, tables: Tables, scratch: Path) -> Index
     store = opening.store
     index = open_index(store)
     index_kind = INDEXES.load(opening.kind)()
-    numbers = tables.read(INDEXED_TEXTS.name, ["number"])["number"].to_numpy()
+    texts = tables.read(INDEXED_TEXTS.name, ["tenant", "number"])
+    numbers = texts["number"].to_numpy()
     indexed_numbers = np.empty(0, np.int64) if index_kind.SUPPORTS_REMOVAL else numbers_in(index)
-    removed = indexed_numbers[~is_member(indexed_numbers, numbers)]
+    current = None if is_member(indexed_numbers, numbers).all() else selector_of(numbers)
     vector_files = stored_files(tables.read(INDEX_FILES.name).to_pylist())
     local_files = [(first, _local(store, name, scratch)) for first, name in vector_files]
     stored = StoredBlocks(local_files) if local_files and opening.rerank > 1 else None
-    return IndexSearcher(index_kind, index, stored, opening.rerank if stored else 1, removed)
+    return IndexSearcher(index_kind, index, stored, opening.rerank if stored else 1, current, _tenants(texts))
+
+
+def _tenants(texts: pa.Table) -> dict[str, TenantTexts]:
+    """Each tenant's texts; empty if there is one tenant only."""
+    names = pc.unique(texts["tenant"]).to_pylist()
+    if len(names) < 2:
+        return {}
+    numbers = {name: texts.filter(pc.equal(texts["tenant"], name))["number"].to_numpy() for name in sorted(names)}
+    return {name: TenantTexts(np.sort(own), len(own) / texts.num_rows) for name, own in numbers.items()}
 
 
 def _local(store: Store, name: str, scratch: Path) -> Path:
@@ -130,7 +141,7 @@ def measure_recall(tables: Tables, output: Output, opening: IndexOpening, *, tar
     with TemporaryDirectory(prefix="darklode-index-") as scratch:
         finder = open_searcher(opening, tables, Path(scratch))
         parts = _query_parts(tables, opening.dimensions)
-        trial_rows, (effort, rerank) = _choose_effort(finder, parts, target)
+        trial_rows, (effort, rerank) = _choose_effort(finder, _not_exact(parts, finder), target)
         _write_recall(tables, output, replace(finder, rerank=rerank), parts, trial_rows, effort)
 
 
@@ -169,8 +180,32 @@ def measure_updated(tables: Tables, output: Output, opening: IndexOpening, *, ef
         finder = open_searcher(opening, tables, Path(scratch))
         parts = _query_parts(tables, opening.dimensions)
         _write_recall(
-            tables, output, finder, parts, [row for part in parts for row in part.rows(finder, effort)], effort
+            tables,
+            output,
+            finder,
+            parts,
+            [row for part in _not_exact(parts, finder) for row in part.rows(finder, effort)],
+            effort,
         )
+
+
+def _not_exact(parts: list[QueryPart], finder: IndexSearcher) -> list[QueryPart]:
+    """The queries of tenants that are not searched exactly; all queries if every tenant is.
+
+    Exact searches would raise mean recall, and the effort would be too low for the other tenants.
+    """
+    rows_of_parts = [[row for row, tenant in enumerate(part.tenants) if not finder.is_exact(tenant)] for part in parts]
+    return [
+        replace(
+            part,
+            queries=part.queries[rows],
+            expected=part.expected[rows],
+            tenants=[part.tenants[row] for row in rows],
+        )
+        if rows
+        else part
+        for part, rows in zip(parts, rows_of_parts, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -181,16 +216,18 @@ class QueryPart:
         name: `base` or `adapted`.
         queries: vectors, truncated as those of the index.
         expected: numbers of the exact results, shape (n_queries, 100); -1 if there are fewer texts.
+        tenants: tenant of each query, whose texts it searches.
     """
 
     name: str
     queries: Floats
     expected: Ints
+    tenants: Sequence[str]
 
     def rows(self, finder: IndexSearcher, effort: int) -> list[Row]:
         """Rows of `index_recall`, without `chosen`."""
         with one_thread():
-            numbers, _ = finder.find(self.queries, DEPTH, effort)
+            numbers, _ = finder.find_by_tenant(self.queries, self.tenants, DEPTH, effort)
         rows_out = []
         for half, start in zip(HALVES, (0, 1), strict=True):
             for depth in DEPTHS:
@@ -216,7 +253,8 @@ def _query_parts(tables: Tables, dimensions: int | None) -> list[QueryPart]:
         vectors = vectors_of(queries, name)
         exact = lists_of(lists, name, len(vectors))
         expected = np.where(exact.scores > -np.inf, exact.numbers, -1)[:, : min(DEPTH, max(1, texts))]
-        parts.append(QueryPart(name, truncate_and_normalize(vectors, dimensions), expected))
+        own_tenants = tenants_of(queries, name)
+        parts.append(QueryPart(name, truncate_and_normalize(vectors, dimensions), expected, own_tenants))
     return parts
 
 
@@ -229,34 +267,37 @@ def _write_recall(
     tables: Tables, output: Output, finder: IndexSearcher, parts: list[QueryPart], trial_rows: list[Row], effort: int
 ) -> None:
     """Write the recall of all settings tried, and the results of the recorded queries with the chosen effort."""
-    output.write(INDEX_RESULTS.name, _result_rows(tables, finder, parts[0].queries[:RECORDED_QUERIES], effort))
+    output.write(INDEX_RESULTS.name, _result_rows(tables, finder, parts[0], effort))
     chosen_effort = {"effort": effort, "rerank": finder.rerank}
     rows = [row | {"chosen": chosen_effort.items() <= row.items()} for row in trial_rows]
     output.write(INDEX_RECALL.name, pa.Table.from_pylist(rows, INDEX_RECALL.schema))
     output.facts |= {
         EFFORT_FACT: effort,
         RERANK_FACT: finder.rerank,
-        SPEED_FACT: _queries_per_second(finder, parts[0].queries[1::2], effort),
+        SPEED_FACT: _queries_per_second(finder, parts[0], effort),
     }
     output.count(FunnelStep("index_recall", "queries", sum(len(part.queries) for part in parts), "figures", len(rows)))
 
 
-def _result_rows(tables: Tables, finder: IndexSearcher, queries: Floats, effort: int) -> pa.Table:
-    """Rows of `index_results`."""
-    numbers, scores = finder.find(queries, RECORDED_DEPTH, effort)
+def _result_rows(tables: Tables, finder: IndexSearcher, part: QueryPart, effort: int) -> pa.Table:
+    """Rows of `index_results`, for the first queries."""
+    queries, tenants = part.queries[:RECORDED_QUERIES], part.tenants[:RECORDED_QUERIES]
+    numbers, scores = finder.find_by_tenant(queries, tenants, RECORDED_DEPTH, effort)
     texts = tables.read(INDEXED_TEXTS.name, ["text_id", "number"])
     query, rank = np.nonzero(numbers >= 0)
-    text_index = pc.index_in(pa.array(numbers[query, rank]), value_set=texts["number"].combine_chunks())
-    columns = {"query": pa.array(query), "rank": pa.array(rank + 1), "text_id": texts["text_id"].take(text_index)}
+    text_index = positions_of(numbers[query, rank], texts["number"].to_numpy())
+    text_ids = texts["text_id"].take(pa.array(text_index))
+    columns = {"query": pa.array(query), "rank": pa.array(rank + 1), "text_id": text_ids}
     return INDEX_RESULTS.rows(columns | {"score": pa.array(scores[query, rank])})
 
 
-def _queries_per_second(finder: IndexSearcher, queries: Floats, effort: int) -> float | None:
+def _queries_per_second(finder: IndexSearcher, part: QueryPart, effort: int) -> float | None:
+    queries, tenants = part.queries[1::2], part.tenants[1::2]
     if not len(queries):
         return None
     with one_thread():
         start_time = time.process_time()
-        finder.find(queries, DEPTH, effort)
+        finder.find_by_tenant(queries, tenants, DEPTH, effort)
         seconds = time.process_time() - start_time
     return round(len(queries) / seconds, 1) if seconds else None
 

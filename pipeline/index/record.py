@@ -90,7 +90,7 @@ def record(run: Run, origin: IndexOrigin) -> Facts:
     texts = tables.rows(INDEXED_TEXTS.name)
     now = json.loads(json.dumps(held_out_recall(tables.read(INDEX_RECALL.name))))
     facts: Facts = {
-        "tenant": origin.source.tenant,
+        "tenants": list(origin.source.tenants),
         "source": origin.source.url,
         "content": origin.source.content(),
         "texts": tables.content(INDEXED_TEXTS.name),

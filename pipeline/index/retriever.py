@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.index.searcher import VectorSearcher
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
@@ -21,19 +20,26 @@ class IndexRetriever(Retriever):
 
     Args:
         searcher: the opened index.
-        chunk_ids: chunk_id of each row of the run.
+        chunk_ids: chunk_id of each row of the tenant's run.
         adapter: encodes the queries instead of the base encoder.
+        tenant: tenant whose texts are searched; required if the index has several.
     """
 
-    def __init__(self, searcher: VectorSearcher, chunk_ids: pa.StringArray, adapter: Adapter | None = None) -> None:
+    def __init__(
+        self,
+        searcher: VectorSearcher,
+        chunk_ids: pa.StringArray,
+        adapter: Adapter | None = None,
+        tenant: str | None = None,
+    ) -> None:
         self.name = searcher.url
-        self._searcher, self._adapter = searcher, adapter
-        self._row_of = np.asarray(
-            pc.fill_null(pc.index_in(searcher.texts["text_id"], value_set=chunk_ids), -1), np.int64
-        )
+        self._searcher, self._adapter, self._tenant = searcher, adapter, searcher.resolve_tenant(tenant)
+        rows = pc.fill_null(pc.index_in(searcher.texts["text_id"], value_set=chunk_ids), -1)
+        is_own = pc.equal(searcher.texts["tenant"], self._tenant)
+        self._row_of = np.asarray(pc.if_else(is_own, rows, -1), np.int64)
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
-        results = self._searcher.search(list(queries), depth, self._adapter)
+        results = self._searcher.search(list(queries), depth, self._adapter, self._tenant)
         rows = np.where(results.rows >= 0, self._row_of[results.rows], -1)
         last = np.argsort(rows < 0, axis=1, kind="stable")
         rows, scores = np.take_along_axis(rows, last, 1), np.take_along_axis(results.scores, last, 1)
@@ -61,14 +67,12 @@ class IndexRetrieverFactory:
 
         Raises:
             ArtifactError: the index is missing or unfinished.
-            DoesNotFit: it is of another tenant, or its encoder is not the adapter's base.
+            DoesNotFit: it has no texts of the tenant, or its encoder is not the adapter's base.
         """
         searcher = VectorSearcher(self.url)
-        if searcher.tenant != self.tenant:
-            raise DoesNotFit(f"{self.url} is an index of tenant {searcher.tenant}, not of {self.tenant}")
         if self.adapter:
             searcher.require_same_encoder(self.adapter)
-        return IndexRetriever(searcher, self.chunk_ids, self.adapter)
+        return IndexRetriever(searcher, self.chunk_ids, self.adapter, self.tenant)
 
     @property
     def shares(self) -> str:

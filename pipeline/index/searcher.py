@@ -14,6 +14,7 @@ from weakref import finalize
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
@@ -88,9 +89,22 @@ class VectorSearcher:
         self.close()
 
     @property
-    def tenant(self) -> str:
-        """Tenant of the indexed texts."""
-        return str(self.facts["tenant"])
+    def tenants(self) -> tuple[str, ...]:
+        """Tenants of the indexed texts, ascending."""
+        return tuple(self.facts["tenants"])
+
+    def resolve_tenant(self, tenant: str | None) -> str:
+        """The tenant to search; without a name, the only one.
+
+        Raises:
+            DoesNotFit: the index has no such tenant, or several and none is given.
+        """
+        if tenant is None and len(self.tenants) == 1:
+            return self.tenants[0]
+        if tenant not in self.tenants:
+            problem = "a tenant is required" if tenant is None else f"there is no tenant {tenant}"
+            raise DoesNotFit(f"{self.url}: {problem}; choose from {', '.join(self.tenants)}")
+        return tenant
 
     @cached_property
     def encoder(self) -> EncoderKind:
@@ -133,10 +147,17 @@ class VectorSearcher:
             raise DoesNotFit(
                 f"{adapter.store.url} is based on {adapter.base.encoder_id()}, {self.url} on {recorded['id']}"
             )
-        if self.tenant not in adapter.tenants:
-            raise DoesNotFit(f"{adapter.store.url} is of tenant {adapter.tenant}, {self.url} of tenant {self.tenant}")
+        if not {*self.tenants} <= {*adapter.tenants}:
+            tenants = ", ".join(self.tenants)
+            raise DoesNotFit(f"{adapter.store.url} is of tenant {adapter.tenant}, {self.url} of tenant {tenants}")
 
-    def search(self, queries: Sequence[str] | Floats, depth: int = 10, adapter: Adapter | None = None) -> SearchResults:
+    def search(
+        self,
+        queries: Sequence[str] | Floats,
+        depth: int = 10,
+        adapter: Adapter | None = None,
+        tenant: str | None = None,
+    ) -> SearchResults:
         """The best texts of each query; blank queries and zero vectors have no results.
 
         Args:
@@ -144,17 +165,49 @@ class VectorSearcher:
                 index. They are truncated and normalized as those of the index.
             depth: length of the lists.
             adapter: encodes texts instead of the base encoder.
+            tenant: tenant whose texts are searched; required if the index has several.
 
         Raises:
-            DoesNotFit: the vectors have other dimensions, or a number is not finite.
+            DoesNotFit: the vectors have other dimensions, a number is not finite, or the index has no such tenant, or
+                several and none is given.
         """
         query_vectors = queries if isinstance(queries, np.ndarray) else self.encode(queries, adapter)
-        self._check_queries(query_vectors)
-        vectors = truncate_and_normalize(query_vectors, self.facts["dimensions"])
-        numbers, scores = self._finder.find(vectors, depth, self.facts["effort"])
+        return self.search_by_tenant(query_vectors, [self.resolve_tenant(tenant)] * len(query_vectors), depth)
+
+    def search_by_tenant(self, queries: Floats, tenants: Sequence[str], depth: int = 10) -> SearchResults:
+        """As `search`, each query among the texts of its own tenant.
+
+        Args:
+            queries: vectors, as for `search`.
+            tenants: tenant of each query.
+            depth: length of the lists.
+
+        Raises:
+            DoesNotFit: as for `search`.
+        """
+        self._check_queries(queries)
+        own_tenants = [self.resolve_tenant(tenant) for tenant in tenants]
+        vectors = truncate_and_normalize(queries, self.facts["dimensions"])
+        numbers, scores = self._finder.find_by_tenant(vectors, own_tenants, depth, self.facts["effort"])
         blank = ~vectors.any(axis=1)
         numbers[blank], scores[blank] = -1, -np.inf
-        return SearchResults(self._rows(numbers), scores, self.texts)
+        rows = self._rows(numbers)
+        self._check_tenants(rows, own_tenants)
+        return SearchResults(rows, scores, self.texts)
+
+    def _check_tenants(self, rows: Ints, tenants: Sequence[str]) -> None:
+        """Check that no query gets another tenant's text.
+
+        Raises:
+            ArtifactError: one would get it; the index contradicts its table of texts.
+        """
+        if len(self.tenants) == 1:
+            return
+        query, column = np.nonzero(rows >= 0)
+        names = self.texts["tenant"].take(pa.array(rows[query, column]))
+        expected = pa.array(tenants, pa.string()).take(pa.array(query))
+        if not pc.all(pc.equal(names, expected), min_count=0).as_py():
+            raise ArtifactError(f"{self.url} is damaged: a search found another tenant's text; build it again")
 
     def _check_queries(self, vectors: Floats) -> None:
         index_dim = self.facts["dimensions"]

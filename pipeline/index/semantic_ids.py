@@ -14,6 +14,7 @@ from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.index import residual_kmeans
+from darklode.pipeline.index.faiss_io import is_member, positions_of
 from darklode.pipeline.index.residual_kmeans import Books, Codes
 from darklode.pipeline.index.shard import VectorShard, make_shards
 from darklode.pipeline.index.source import VectorSource
@@ -25,6 +26,9 @@ CODEBOOKS_STAGE = Stage("semantic_codebooks", 1, (INDEXED_TEXTS.name,), (SEMANTI
 SEMANTIC_IDS_STAGE = Stage(
     "semantic_ids", 1, (INDEXED_TEXTS.name, SEMANTIC_CODEBOOKS.name), (SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
 )
+
+ID_COLUMNS = ["tenant", "text_id", "doc_id", "number"]
+"""Columns that the ids share with `indexed_texts`."""
 
 ADDED_ERROR_FACT = "error of added texts"
 """Fact of the stage: mean squared residual of the texts that the last update added; null if there are none."""
@@ -91,15 +95,15 @@ def write_semantic_ids(tables: Tables, output: Output, source: VectorSource, spr
     shards = make_shards(tables, source.stored_vectors, SEMANTIC_IDS_STAGE.name, basis, spread.places)
     pieces = chain.from_iterable(spread(encode_shard, shards))
     codes, errors = _gather(pieces, len(texts), len(books), output)
-    by_level = residual_kmeans.groups(codes)
-    suffixes = _disambiguate(by_level[-1], np.full(len(codes), -1))
+    group, unique = residual_kmeans.last_groups(codes)
+    suffixes = _disambiguate(group, np.full(len(codes), -1))
     _write(output, texts, codes, suffixes, residual_kmeans.codebook_id(books))
     fits = {
         "codes": pa.array([len(centres) for centres in books]),
         "error": pa.array(errors / max(1, len(codes))),
-        "stability": pa.array(_stability(tables, source, by_level), pa.float64()),
+        "stability": pa.array(_stability(tables, source, codes), pa.float64()),
     }
-    _write_levels(output, codes, by_level, pa.table(fits))
+    _write_levels(output, codes, unique, pa.table(fits))
 
 
 def update_semantic_ids(tables: Tables, output: Output, source: VectorSource, *, trained: str) -> None:
@@ -117,22 +121,22 @@ def update_semantic_ids(tables: Tables, output: Output, source: VectorSource, *,
         ArtifactError: the previous ids are missing.
     """
     earlier = previous_tables(output, trained, SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
-    texts, books = tables.read(INDEXED_TEXTS.name), _books(tables, 0)
-    before = earlier.read(SEMANTIC_IDS.name).combine_chunks()
-    numbers, numbers_before = texts["number"].to_numpy(), before["number"].to_numpy()
-    order = np.argsort(numbers_before)
-    row_before = order[np.minimum(np.searchsorted(numbers_before, numbers, sorter=order), len(numbers_before) - 1)]
-    is_unchanged = numbers_before[row_before] == numbers
+    texts, books = tables.read(INDEXED_TEXTS.name, ID_COLUMNS), _books(tables, 0)
+    before = earlier.read(SEMANTIC_IDS.name, ["codes", "disambiguation", "number"]).combine_chunks()
+    numbers = texts["number"].to_numpy()
+    row_before = positions_of(numbers, before["number"].to_numpy())
+    is_unchanged = row_before >= 0
     codes = np.empty((len(numbers), len(books)), np.int32)
     codes[is_unchanged] = _matrix(before["codes"])[row_before[is_unchanged]]
     added = pa.array(np.flatnonzero(~is_unchanged))
-    blocks = (block for _, block in source.stored_vectors.blocks(texts["content_hash"].take(added)))
+    hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"].take(added)
+    blocks = (block for _, block in source.stored_vectors.blocks(hashes))
     codes[~is_unchanged], errors = _gather(_encode_blocks(blocks, books), len(added), len(books), output)
-    by_level = residual_kmeans.groups(codes)
-    suffixes = _disambiguate(by_level[-1], np.where(is_unchanged, before["disambiguation"].to_numpy()[row_before], -1))
+    group, unique = residual_kmeans.last_groups(codes)
+    suffixes = _disambiguate(group, np.where(is_unchanged, before["disambiguation"].to_numpy()[row_before], -1))
     _write(output, texts, codes, suffixes, residual_kmeans.codebook_id(books))
     fits = earlier.read(SEMANTIC_ID_LEVELS.name).sort_by("level")
-    _write_levels(output, codes, by_level, fits.select(["codes", "error", "stability"]))
+    _write_levels(output, codes, unique, fits.select(["codes", "error", "stability"]))
     output.facts[ADDED_ERROR_FACT] = float(errors[-1] / len(added)) if len(added) else None
 
 
@@ -175,9 +179,10 @@ def _gather(pieces: Iterator[pa.Table], texts: int, levels: int, output: Output)
 
 def _disambiguate(group: Ints, known_suffixes: Ints) -> Ints:
     """Suffixes that distinguish rows of equal codes. Known suffixes (≥ 0) stay; new ones follow in row order."""
-    next_suffix = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
-    np.maximum.at(next_suffix, group[known_suffixes >= 0], known_suffixes[known_suffixes >= 0] + 1)
     new_rows = np.flatnonzero(known_suffixes < 0)
+    next_suffix = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
+    known_rows = np.flatnonzero((known_suffixes >= 0) & is_member(group, group[new_rows]))
+    np.maximum.at(next_suffix, group[known_rows], known_suffixes[known_rows] + 1)
     new_rows = new_rows[np.argsort(group[new_rows], kind="stable")]
     group_start = np.searchsorted(group[new_rows], group[new_rows])
     suffixes = known_suffixes.astype(np.int64)
@@ -189,7 +194,7 @@ def _write(output: Output, texts: pa.Table, codes: Codes, suffixes: Ints, name: 
     for start in range(0, len(codes), PART_ROWS):
         rows, part_codes = texts.slice(start, PART_ROWS), codes[start : start + PART_ROWS]
         ends = np.arange(len(part_codes) + 1, dtype=np.int32) * codes.shape[1]
-        columns = {column: rows[column] for column in ("tenant", "text_id", "doc_id", "number")}
+        columns = {column: rows[column] for column in ID_COLUMNS}
         columns |= {
             "codes": pa.ListArray.from_arrays(pa.array(ends), pa.array(part_codes.ravel())),
             "disambiguation": pa.array(suffixes[start : start + PART_ROWS]),
@@ -199,32 +204,27 @@ def _write(output: Output, texts: pa.Table, codes: Codes, suffixes: Ints, name: 
     output.count(FunnelStep("semantic_ids", "texts", texts.num_rows, "texts", len(codes)))
 
 
-def _stability(tables: Tables, source: VectorSource, groups_by_level: list[Ints]) -> list[float | None]:
+def _stability(tables: Tables, source: VectorSource, codes: Codes) -> list[float | None]:
     """Agreement of the two fits by level: Jaccard index of the text pairs with equal codes."""
     other_books = _books(tables, 1)
-    n = len(groups_by_level[0])
+    n = len(codes)
     sample = np.unique(np.linspace(0, n - 1, min(MAX_COMPARED_TEXTS, n)).astype(np.int64))
     hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"].take(pa.array(sample))
     other_codes, _ = residual_kmeans.encode_vectors(source.stored_vectors.take(hashes), other_books)
     other_groups = residual_kmeans.groups(other_codes)
     return [
-        residual_kmeans.pair_agreement(*_dense_codes(groups_of_fit[sample], groups_of_other))
-        for groups_of_fit, groups_of_other in zip(groups_by_level, other_groups, strict=True)
+        residual_kmeans.pair_agreement(groups_of_fit, groups_of_other)
+        for groups_of_fit, groups_of_other in zip(residual_kmeans.groups(codes[sample]), other_groups, strict=True)
     ]
 
 
-def _write_levels(output: Output, codes: Codes, by_level: list[Ints], fits: pa.Table) -> None:
-    """Write `semantic_id_levels`."""
+def _write_levels(output: Output, codes: Codes, unique: list[float], fits: pa.Table) -> None:
+    """Write `semantic_id_levels`; `unique` is the share of texts whose codes no other text has, by level."""
     levels = range(codes.shape[1])
     columns = {
         "level": pa.array(np.arange(1, codes.shape[1] + 1)),
         "perplexity": pa.array([residual_kmeans.perplexity(codes[:, level]) for level in levels]),
-        "unique": pa.array([residual_kmeans.unique_share(group) for group in by_level]),
+        "unique": pa.array(unique),
         **{name: fits[name] for name in fits.column_names},
     }
     output.write(SEMANTIC_ID_LEVELS.name, SEMANTIC_ID_LEVELS.rows(columns))
-
-
-def _dense_codes(*code_arrays: Ints) -> list[Ints]:
-    """Renumber codes from 0 without gaps."""
-    return [np.unique(code_array, return_inverse=True)[1].astype(np.int64) for code_array in code_arrays]

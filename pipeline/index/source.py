@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Store, key_of
 from darklode.pipeline.base.artifacts.database import scratch
@@ -22,7 +23,7 @@ from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.shards import Shards
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
-from darklode.pipeline.base.types import Floats
+from darklode.pipeline.base.types import Floats, Keys
 from darklode.pipeline.index.vector_file import VECTORS_PER_BLOCK, read_numpy, read_parquet
 from darklode.pipeline.retrieve.encoders.caching import ensure_cached
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
@@ -31,7 +32,7 @@ from darklode.pipeline.train.data.encoding import Encoding, prefetch_vectors
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.settings import CacheSettings
 
-ROW_SCHEMA = pa.schema([("text_id", pa.string()), ("doc_id", pa.string()), ("content_hash", pa.string())])
+ROW_SCHEMA = pa.schema([(name, pa.string()) for name in ("tenant", "text_id", "doc_id", "content_hash")])
 TEXT_SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("text_id", "doc_id", "title", "heading", "text", "content_hash")]
 )
@@ -50,6 +51,11 @@ class StoredVectors:
     encoder: EncoderKind
     cache: CacheSettings
     dimensions: int | None
+    _opened: list[Shards] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The cached vectors as last opened; opening sorts the keys of all vectors: longer than a small update."""
+
+    def __reduce__(self) -> tuple[type[StoredVectors], tuple[EncoderKind, CacheSettings, int | None]]:
+        return StoredVectors, (self.encoder, self.cache, self.dimensions)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -70,15 +76,25 @@ class StoredVectors:
         Raises:
             ArtifactError: a vector is not in the cache.
         """
-        shards = self.open()
         for start in range(0, len(hashes), rows):
-            numbers = shards.find(keys_of(hashes[start : start + rows])) if shards else np.full(1, -1)
-            if shards is None or (numbers < 0).any():
-                raise ArtifactError(
-                    f"vectors of {self.encoder.encoder_id()} were pruned while in use; run the command again"
-                )
+            shards, numbers = self._find(keys_of(hashes[start : start + rows]))
             yield start, truncate_and_normalize(shards.take(numbers), self.dimensions)
             shards.release()
+
+    def _find(self, keys: Keys) -> tuple[Shards, NDArray[np.int64]]:
+        """The opened vectors, opened again if a key is missing, and the number of each key."""
+        for shards in self._opened:
+            numbers = shards.find(keys)
+            if (numbers >= 0).all():
+                return shards, numbers
+        reopened = self.open()
+        numbers = reopened.find(keys) if reopened else np.full(1, -1)
+        if reopened is None or (numbers < 0).any():
+            raise ArtifactError(
+                f"vectors of {self.encoder.encoder_id()} were pruned while in use; run the command again"
+            )
+        self._opened[:] = [reopened]
+        return reopened, numbers
 
     def take(self, hashes: pa.ChunkedArray | pa.Array) -> Floats:
         """The vectors of `blocks` in one array."""
@@ -93,14 +109,18 @@ def truncate_and_normalize(vectors: Any, dimensions: int | None) -> Floats:
     return np.ascontiguousarray(cut / np.where(lengths > 0, lengths, 1))
 
 
+def with_tenant(rows: pa.Table, tenant: str) -> pa.Table:
+    """Rows of `ROW_SCHEMA` from those without tenant."""
+    return rows.add_column(0, "tenant", pa.repeat(tenant, rows.num_rows)).cast(ROW_SCHEMA)
+
+
 class VectorSource(Protocol):
-    """One tenant's texts to be indexed.
+    """Texts to be indexed."""
 
-    Attributes:
-        tenant: tenant of the texts.
-    """
-
-    tenant: str
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Tenants of the texts, ascending."""
+        ...
 
     @property
     def url(self) -> str:
@@ -126,15 +146,15 @@ class VectorSource(Protocol):
         ...
 
     def rows(self) -> pa.Table:
-        """Rows of `ROW_SCHEMA`, ascending by text_id."""
+        """Rows of `ROW_SCHEMA`, ascending by tenant and text_id."""
         ...
 
     def text_tables(self) -> Iterator[pa.Table]:
         """Tables of `TEXT_SCHEMA`, ascending by text_id; a file of vectors has ids only."""
         ...
 
-    def queries(self) -> list[str]:
-        """User queries that were not used for training; empty for a file of vectors."""
+    def queries(self) -> dict[str, list[str]]:
+        """User queries that were not used for training, by tenant; empty for a file of vectors."""
         ...
 
 
@@ -151,6 +171,10 @@ class RunSource:
     source: TrainingSource
     tenant: str
     vectors: StoredVectors
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        return (self.tenant,)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -171,7 +195,7 @@ class RunSource:
         parts = [piece.select(["chunk_id", "doc_id", "content_hash"]) for piece in self.source.texts(self.tenant)]
         if not parts:
             raise ArtifactError(f"{self.url} has no text of tenant {self.tenant}")
-        return pa.concat_tables(parts).rename_columns(ROW_SCHEMA.names).cast(ROW_SCHEMA).sort_by("text_id")
+        return with_tenant(pa.concat_tables(parts).rename_columns(ROW_SCHEMA.names[1:]).sort_by("text_id"), self.tenant)
 
     @cached_property
     def stored_vectors(self) -> StoredVectors:
@@ -190,12 +214,63 @@ class RunSource:
             names = ["chunk_id" if name == "text_id" else name for name in TEXT_SCHEMA.names]
             yield piece.select(names).rename_columns(TEXT_SCHEMA.names).cast(TEXT_SCHEMA)
 
-    def queries(self) -> list[str]:
+    def queries(self) -> dict[str, list[str]]:
         """Queries of validation and test; all queries if there are none."""
         rows = self.source.queries(self.tenant)
         held_out_rows = rows.filter(pc.not_equal(rows["split"], "train"))
         query_texts: list[str] = (held_out_rows if held_out_rows.num_rows else rows)["text"].to_pylist()
-        return [text for text in dict.fromkeys(query_texts) if text.strip()]
+        return {self.tenant: [text for text in dict.fromkeys(query_texts) if text.strip()]}
+
+
+@dataclass
+class TenantSources:
+    """The texts of several tenants of a run, for one index; see `RunSource`.
+
+    Attributes:
+        sources: each tenant's texts, ascending by tenant; vectors are in the same cache.
+    """
+
+    sources: tuple[RunSource, ...]
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        return tuple(source.tenant for source in self.sources)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.sources[0].identity
+
+    @property
+    def url(self) -> str:
+        return self.sources[0].url
+
+    def content(self) -> str:
+        return key_of(*(source.content() for source in self.sources))
+
+    def rows(self) -> pa.Table:
+        return pa.concat_tables(source.rows() for source in self.sources)
+
+    @cached_property
+    def stored_vectors(self) -> StoredVectors:
+        by_tenant = [source.stored_vectors for source in self.sources]  # computes what is missing, tenant by tenant
+        return by_tenant[0]
+
+    def encode(self, stage: str, spread: Spread) -> None:
+        for source in self.sources:
+            source.encode(stage, spread)
+
+    def text_tables(self) -> Iterator[pa.Table]:
+        for source in self.sources:
+            yield from source.text_tables()
+
+    def queries(self) -> dict[str, list[str]]:
+        return {tenant: texts for source in self.sources for tenant, texts in source.queries().items()}
+
+
+def tenant_sources(source: VectorSource, tenant: str | None) -> list[VectorSource]:
+    """The source of each tenant, or of one."""
+    parts: list[VectorSource] = [*source.sources] if isinstance(source, TenantSources) else [source]
+    return [part for part in parts if tenant in {None, part.tenants[0]}]
 
 
 @dataclass
@@ -215,6 +290,10 @@ class FileSource:
     vectors: StoredVectors
 
     @property
+    def tenants(self) -> tuple[str, ...]:
+        return (self.tenant,)
+
+    @property
     def identity(self) -> dict[str, Any]:
         return self.vectors.identity
 
@@ -231,7 +310,7 @@ class FileSource:
     def _rows_hash(self) -> str:
         """Hash of all ids and vectors, for storage without file versions."""
         digest = sha256()
-        for row in zip(*(self._rows[name].to_pylist() for name in ROW_SCHEMA.names), strict=True):
+        for row in zip(*(self._rows[name].to_pylist() for name in ROW_SCHEMA.names[1:]), strict=True):
             digest.update(json.dumps(row).encode())
         return digest.hexdigest()
 
@@ -259,8 +338,8 @@ class FileSource:
         columns = {name: rows[name] if name in ROW_SCHEMA.names else none for name in TEXT_SCHEMA.names}
         yield pa.table(columns, schema=TEXT_SCHEMA)
 
-    def queries(self) -> list[str]:
-        return []
+    def queries(self) -> dict[str, list[str]]:
+        return {}
 
     def _place(self) -> tuple[Store, str]:
         folder, _, name = self.url.rpartition("/")
@@ -289,7 +368,7 @@ class FileSource:
         new = new[np.unique(keys_of(hashes)[new], axis=0, return_index=True)[1]] if len(new) else new
         if len(new):
             memory.append(encoder, hashes.take(pa.array(new)), vectors[new])
-        return pa.Table.from_arrays([ids, documents, hashes], schema=ROW_SCHEMA)
+        return with_tenant(pa.table({"text_id": ids, "doc_id": documents, "content_hash": hashes}), self.tenant)
 
 
 def _hashes(vectors: Floats) -> pa.Array:

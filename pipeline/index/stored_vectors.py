@@ -14,6 +14,9 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Floats, Ints
 
 INT8_MAX = 127
+ROWS_PER_BLOCK = 1 << 12
+"""Vectors of an exact search in memory at a time: they fit into the processor's cache."""
+
 SCALE_BYTES = 4
 """Bytes of the float32 scale before each row's int8 values."""
 
@@ -74,6 +77,21 @@ class StoredBlocks:
             scores[:] = rows[:, SCALE_BYTES:].view(np.int8).astype(np.float32) @ query * units
         scores_out[numbers < 0] = -np.inf
         return scores_out
+
+    def all_scores(self, queries: Floats, numbers: Ints) -> Floats:
+        """Inner products of all queries with the same vectors, shape (n_queries, len(numbers)).
+
+        Args:
+            queries: shape (n_queries, dimensions).
+            numbers: numbers of stored vectors.
+        """
+        scores = np.empty((len(queries), len(numbers)), np.float32)
+        for start in range(0, len(numbers), ROWS_PER_BLOCK):
+            rows = self._gather_rows(numbers[start : start + ROWS_PER_BLOCK])
+            units = rows[:, :SCALE_BYTES].copy().view("<f4")[:, 0]
+            vectors = rows[:, SCALE_BYTES:].view(np.int8).astype(np.float32)
+            scores[:, start : start + len(rows)] = queries @ vectors.T * units
+        return scores
 
     def _gather_rows(self, numbers: Ints) -> NDArray[np.uint8]:
         """Rows as raw bytes: gathering bytes is four times as fast as gathering structured records."""

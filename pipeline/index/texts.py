@@ -26,7 +26,7 @@ def write_indexed_texts(source: VectorSource, output: Output) -> None:
         output: receives `indexed_texts`.
     """
     rows = source.rows()
-    _write(source, output, rows, np.arange(rows.num_rows))
+    _write(output, rows, np.arange(rows.num_rows))
     output.facts[NEXT_NUMBER_FACT] = rows.num_rows
     output.count(FunnelStep("indexed_texts", "texts", rows.num_rows, "texts", rows.num_rows))
 
@@ -55,12 +55,13 @@ def update_indexed_texts(source: VectorSource, output: Output, *, trained: str) 
         ArtifactError: the previous table is missing.
     """
     earlier, rows = previous_tables(output, trained, INDEXED_TEXTS.name), source.rows()
-    before = earlier.read(INDEXED_TEXTS.name).combine_chunks()
-    numbers = _earlier_numbers(rows, before)
+    before = earlier.read(INDEXED_TEXTS.name, ["tenant", "text_id", "content_hash", "number"]).combine_chunks()
+    row_before = find_texts(rows, before)
+    numbers = _earlier_numbers(rows, before, row_before)
     added, next_number = np.flatnonzero(numbers < 0), int(output.earlier_facts[NEXT_NUMBER_FACT])
     numbers[added] = next_number + np.arange(len(added))
-    _write(source, output, rows, numbers)
-    is_known = pc.is_in(rows["text_id"], value_set=before["text_id"].combine_chunks()).to_numpy(zero_copy_only=False)
+    _write(output, rows, numbers)
+    is_known = pc.is_valid(row_before).to_numpy()
     changed = int(is_known[added].sum())
     output.facts[NEXT_NUMBER_FACT] = next_number + len(added)
     output.facts["added"], output.facts["changed"] = len(added) - changed, changed
@@ -68,15 +69,23 @@ def update_indexed_texts(source: VectorSource, output: Output, *, trained: str) 
     output.count(FunnelStep("indexed_texts", "texts before", before.num_rows, "texts", rows.num_rows))
 
 
-def _earlier_numbers(rows: pa.Table, before: pa.Table) -> Ints:
+def find_texts(rows: pa.Table, texts: pa.Table) -> pa.ChunkedArray:
+    """Row in `texts` of the text with the same tenant and text_id; null: there is none. Both have these columns."""
+    names = {*pc.unique(rows["tenant"]).to_pylist(), *pc.unique(texts["tenant"]).to_pylist()}
+    keys, known_keys = (
+        table["text_id"] if len(names) == 1 else pc.binary_join_element_wise(table["tenant"], table["text_id"], "\0")
+        for table in (rows, texts)
+    )
+    return pc.index_in(keys, value_set=known_keys.combine_chunks())
+
+
+def _earlier_numbers(rows: pa.Table, before: pa.Table, row_before: pa.ChunkedArray) -> Ints:
     """The number of each unchanged text; -1 for added and changed ones."""
-    row_before = pc.index_in(rows["text_id"], value_set=before["text_id"].combine_chunks())
     same = pc.equal(before["content_hash"].take(row_before), rows["content_hash"])
     numbers_before = pc.if_else(pc.fill_null(same, False), before["number"].take(row_before), -1)
     return np.array(numbers_before.to_numpy(), np.int64)
 
 
-def _write(source: VectorSource, output: Output, rows: pa.Table, numbers: Ints) -> None:
+def _write(output: Output, rows: pa.Table, numbers: Ints) -> None:
     columns = {name: rows[name] for name in rows.column_names}
-    id_columns = {"tenant": pa.repeat(source.tenant, rows.num_rows), "number": pa.array(numbers)}
-    output.write(INDEXED_TEXTS.name, INDEXED_TEXTS.rows(columns | id_columns))
+    output.write(INDEXED_TEXTS.name, INDEXED_TEXTS.rows(columns | {"number": pa.array(numbers)}))

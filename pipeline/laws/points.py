@@ -17,7 +17,7 @@ from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws.functional_forms import LawPoints
 from darklode.schemas.law_tables import LAW_POINTS
 
-POINTS_STAGE = Stage("law_points", 4, (), (LAW_POINTS.name,))
+POINTS_STAGE = Stage("law_points", 5, (), (LAW_POINTS.name,))
 
 ENTROPY_MEASURE = "contrastive_entropy"
 N_NEGATIVES = 256

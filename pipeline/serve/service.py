@@ -21,11 +21,13 @@ class SearchRequest:
         system: name of the system.
         text: the query.
         depth: maximum number of results.
+        tenant: tenant whose texts are searched; None: the only one.
     """
 
     system: str
     text: str
     depth: int
+    tenant: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class SearchService:
     texts: IndexedTexts
     systems: Mapping[str, Retriever]
 
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """The tenant."""
+        return (self.tenant,)
+
     def answers(self, questions: Sequence[SearchRequest]) -> list[list[Row]]:
         """Results of each request, best first: rank, text_id, doc_id, title, heading, text and score (cosine)."""
         batches: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -54,4 +61,35 @@ class SearchService:
             rows, scores = self.texts.text_rows(hits.rows[query, rank]), hits.scores[query, rank].tolist()
             for index, column, row, score in zip(query.tolist(), rank.tolist(), rows, scores, strict=True):
                 results[positions[index]].append({"rank": column + 1, **row, "score": score})
+        return results
+
+
+@dataclass(frozen=True)
+class TenantServices:
+    """Search services of several tenants; a request reaches its own tenant's texts only.
+
+    Attributes:
+        services: the service of each tenant; all have the same systems.
+    """
+
+    services: Mapping[str, SearchService]
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """The tenants."""
+        return tuple(self.services)
+
+    @property
+    def systems(self) -> Mapping[str, Retriever]:
+        """Retrievers of the first tenant by name."""
+        return next(iter(self.services.values())).systems
+
+    def answers(self, questions: Sequence[SearchRequest]) -> list[list[Row]]:
+        """As `SearchService.answers`; every request must name one of the tenants."""
+        results: list[list[Row]] = [[] for _ in questions]
+        for tenant, service in self.services.items():
+            positions = [position for position, question in enumerate(questions) if question.tenant == tenant]
+            own_results = service.answers([questions[position] for position in positions])
+            for position, result in zip(positions, own_results, strict=True):
+                results[position] = result
         return results

@@ -11,6 +11,7 @@ from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
 from darklode.pipeline.towers.evaluation import TOWER_TEST_STAGE
 from darklode.pipeline.towers.folder import RETAINED_QUALITY_SQL, sentence
+from darklode.pipeline.towers.held_out import CLUSTERS
 from darklode.pipeline.towers.queries import QUERIES_STAGE
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.release.adapter import ENCODER_FOLDER
@@ -19,12 +20,19 @@ from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.schemas.settings import Settings
 
 HEALTH_NOTE = """\
-`distance` is the mean ‖q − s‖ of the teacher's and the student's unit vectors; up to a constant it bounds the loss in
-ranking quality (ScalingNote, Proposition 3.2). `unseen`: queries used for nothing else; `test`: test queries of the
-runs, labelled or not. `overlap` is the share of the teacher's top ten in the student's top ten."""
+`overlap` is the share of the teacher's first ten in the student's first ten, `top_100` their share in its first
+hundred. `distance` is the mean ‖q − s‖ of the teacher's and the student's unit vectors; up to a constant it bounds the
+loss in ranking quality (ScalingNote, Proposition 3.2). `test`: test queries of the runs, labelled or not. `unseen`:
+{unseen}."""
+
+UNSEEN_SOURCE = "queries of {name}, which was held out of training"
+UNSEEN_CLUSTERS = (
+    "whole clusters of queries that were held out of training, which is optimistic: other queries and passages of the "
+    "same collection were not. Expect less on other collections; `--hold-out` measures on another source"
+)
 
 CAVEATS = """\
-A student reproduces its teacher, including its mistakes: it was trained on queries without labels. Use it for queries
+A student reproduces its teacher, including its mistakes: it was trained without labels. Use it for queries
 only, and only with the index of its teacher, which is unchanged. Milliseconds and queries per second were measured on
 one core of the machine that tested it."""
 
@@ -47,9 +55,9 @@ def card(run: Run, settings: Settings, pair: TeacherPair, sources: list[str]) ->
     tables = run.tables()
     head = [
         f"# {cell(name_of(run, settings))}",
-        f"A query tower distilled from queries alone (ScalingNote, 3.3): {cell(sentence(tables))}.",
+        f"A query tower distilled without labels (ScalingNote, 3.3): {cell(sentence(tables))}.",
         f"Teacher: `{cell(pair.teacher.encoder_id())}`. Student: {cell(pair.identity['begins as'])}.",
-        f"Trained on the queries of {', '.join(f'`{cell(source)}`' for source in sources)}: {_counts(run)}.",
+        f"Trained on queries and passages of {', '.join(f'`{cell(source)}`' for source in sources)}: {_counts(run)}.",
     ]
     sections = [
         *("## Limits", CAVEATS),
@@ -64,7 +72,9 @@ def card(run: Run, settings: Settings, pair: TeacherPair, sources: list[str]) ->
 def _tables(run: Run, tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
     note = "`kept`: the student's value by the teacher's; `low` and `high`: a 95 % interval of the difference."
     yield "Retained quality", tables.sql(RETAINED_QUALITY_SQL), note
-    yield "Distance to the teacher", tables.read("tower_health"), HEALTH_NOTE
+    name = _facts(run, QUERIES_STAGE.name)["held out"]
+    unseen = UNSEEN_CLUSTERS if name == CLUSTERS else UNSEEN_SOURCE.format(name=f"`{cell(name)}`")
+    yield "Agreement with the teacher", tables.read("tower_health"), HEALTH_NOTE.format(unseen=unseen)
     yield "Size and speed", speeds(run), "`numbers`: parameters with embeddings; `megabytes` of the saved folder."
     yield "Trials", tables.sql(TRIALS_SQL), "`distance` on held-out queries."
     yield "Training history", tables.sql(TRAINING_LOG_SQL), ""
@@ -81,7 +91,8 @@ def speeds(run: Run) -> pa.Table:
 
 def _counts(run: Run) -> str:
     facts = _facts(run, QUERIES_STAGE.name)
-    return ", ".join(f"{facts[side]:,} {side}" for side in ("train", "validation", "unseen", "test"))
+    splits = ", ".join(f"{facts[side]:,} {side}" for side in ("train", "validation", "unseen", "test"))
+    return f"{splits}; {facts['passages']:,} are passages"
 
 
 def _facts(run: Run, stage: str) -> Mapping[str, Any]:

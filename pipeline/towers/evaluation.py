@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 LABELLED_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 READS = (*LABELLED_TABLES, TOWER_QUERIES.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)
-TOWER_TEST_STAGE = Stage("tower_test", 1, READS, ("test_queries", "test_labels", "test_rankings", TOWER_HEALTH.name))
+TOWER_TEST_STAGE = Stage("tower_test", 2, READS, ("test_queries", "test_labels", "test_rankings", TOWER_HEALTH.name))
 
 SYSTEMS = ("teacher", "student")
 MEASURES = ("R@10", "R@100", "nDCG@10")
 SPLITS = ("validation", "unseen", "test")
-DEPTH = 10
+TEACHER_DEPTH = 10
+"""First results of the teacher that the student should find, too."""
 
 N_TIMED_QUERIES = 256
 """Number of queries that are timed, one at a time and in batches of `TIMING_BATCH_SIZE`."""
@@ -80,13 +81,15 @@ def _agreement_row(frozen: FrozenIndex, student: Student, split: str, queries: Q
         return None
     student_vectors = student.vectors(queries)
     student_distances = distances(queries.vectors, student_vectors)
-    lists = [frozen.search(vectors, queries.index, DEPTH)[0] for vectors in (queries.vectors, student_vectors)]
+    teacher_list = frozen.search(queries.vectors, queries.index, TEACHER_DEPTH)[0]
+    student_list = frozen.search(student_vectors, queries.index, RANKING_DEPTH)[0]
     return {
         "split": split,
         "queries": len(queries),
         "distance": float(student_distances.mean(dtype=np.float64)),
         "distance_p95": float(np.quantile(student_distances, 0.95)),
-        "overlap": overlap(*lists),
+        "overlap": overlap(teacher_list, student_list[:, :TEACHER_DEPTH]),
+        "top_100": overlap(teacher_list, student_list),
     }
 
 

@@ -19,14 +19,27 @@ SHIPPED_STUDENT = "student"
 """`shipped` in `adapter.json` for a student; for an adapter it is `adapted` or `base`."""
 
 # Retained quality is measured on all counted test queries, also on those that share a positive with training, because a
-# student learns from no label.
+# student learns from no label. If a whole run was held out, its test queries are reported beside all of them.
 RETAINED_QUALITY_SQL = """
-    WITH scores AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')
-    SELECT measure, teachers.value AS teacher, students.value AS student,
+    WITH scores AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted'), held_out_runs AS (
+        SELECT DISTINCT index FROM tower_queries WHERE split = 'unseen' AND source = 'queries'
+        EXCEPT SELECT index FROM tower_queries WHERE split IN ('train', 'validation') AND source = 'queries'
+    ), held_out_scores AS (
+        SELECT measure, system, avg(value) AS value, count(*) AS queries FROM evaluation_queries
+        SEMI JOIN (FROM adaptation_queries SEMI JOIN held_out_runs USING (index)) USING (tenant, query_id)
+        GROUP BY ALL
+    )
+    SELECT 'all' AS test_queries, measure, teachers.value AS teacher, students.value AS student,
            students.value / nullif(teachers.value, 0) AS kept, p.difference, p.low, p.high, teachers.queries
     FROM (FROM scores WHERE system = 'teacher') teachers JOIN (FROM scores WHERE system = 'student') students
         USING (measure)
-    JOIN evaluation_pairs p USING (measure) WHERE p.tenant IS NULL AND p.part = 'counted' ORDER BY measure DESC
+    JOIN evaluation_pairs p USING (measure) WHERE p.tenant IS NULL AND p.part = 'counted'
+    UNION ALL
+    SELECT 'held-out run', measure, t.value, s.value, s.value / nullif(t.value, 0), s.value - t.value, NULL, NULL,
+           t.queries
+    FROM (FROM held_out_scores WHERE system = 'teacher') t JOIN (FROM held_out_scores WHERE system = 'student') s
+        USING (measure)
+    ORDER BY test_queries, measure DESC
 """
 
 
@@ -71,7 +84,7 @@ def write_record(run: Run, base: BaseEncoder, settings: SentenceTransformersSett
 
 def verdict(tables: Tables) -> dict[str, Any]:
     """Summary of the student: tenant, retained quality, and difference in nDCG@10 to the teacher."""
-    retained = {row["measure"]: row for row in tables.sql(RETAINED_QUALITY_SQL).to_pylist()}
+    retained = _retained(tables)
     scores = {name: retained["nDCG@10"][name] for name in ("queries", "difference", "low", "high")}
     rows = tables.sql(
         "SELECT min(tenant) AS tenant, count(*) FILTER (split = 'validation') AS held FROM tower_queries"
@@ -87,13 +100,20 @@ def verdict(tables: Tables) -> dict[str, Any]:
 
 
 def sentence(tables: Tables) -> str:
-    """Retained quality and distance to the teacher, as a sentence."""
-    retained = {row["measure"]: row for row in tables.sql(RETAINED_QUALITY_SQL).to_pylist()}
+    """Retained quality and agreement with the teacher, as a sentence."""
+    retained = _retained(tables)
     parts = [f"{row['kept']:.3f} of {name}" for name, row in retained.items() if row["kept"] is not None]
     summary = f"it retains {', '.join(parts)}" if parts else "its teacher finds no positive"
     health = {row["split"]: row for row in tables.read("tower_health").to_pylist()}
     held_out_health = health.get("unseen") or health["validation"]
     return (
-        f"{summary} on {retained['R@100']['queries']:,} labelled test queries; its mean distance to its teacher is "
-        f"{held_out_health['distance']:.3f} on {held_out_health['queries']:,} queries outside of its training"
+        f"{summary} on {retained['R@100']['queries']:,} labelled test queries; on {held_out_health['queries']:,} "
+        f"queries outside of its training it shares {held_out_health['overlap']:.3f} of its teacher's first ten, "
+        f"{held_out_health['top_100']:.3f} of which are among its first hundred"
     )
+
+
+def _retained(tables: Tables) -> dict[str, dict[str, Any]]:
+    """Retained quality on all labelled test queries, by measure."""
+    rows = tables.sql(RETAINED_QUALITY_SQL).to_pylist()
+    return {row["measure"]: row for row in rows if row["test_queries"] == "all"}

@@ -26,14 +26,11 @@ if TYPE_CHECKING:
 
 READS = (TOWER_QUERIES.name,)
 DISTIL_STAGE = Stage(
-    "distillation_trials", 2, READS, (DISTILLATION_LOG.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)
+    "distillation_trials", 3, READS, (DISTILLATION_LOG.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)
 )
 
 TEACHER_BLOCK = 1 << 13
 """Queries whose teacher vectors are requested together, so that all are cached before training starts."""
-
-N_INITIALIZATION_QUERIES = 1 << 12
-"""Queries used to initialize a student's projection."""
 
 
 def distil(tables: Tables, output: Output, settings: DistillSettings, pair: TeacherPair, *, seed: int) -> None:
@@ -90,7 +87,7 @@ def _run_trial(
 
     with deterministic(seed):
         student = task.pair.open()
-        student.initialize(*task.sample(N_INITIALIZATION_QUERIES, seed))
+        student.initialize(*task.sample(student.n_initialization_texts, seed))
         history = train_student(task, settings, rate, student, seed, on_step, state)
     output.write(DISTILLATION_LOG.name, _log(number, history))
     row = {"trial": number, "learning_rate": rate, "step": history.step, "distance": history.best_point.distance}
@@ -140,6 +137,6 @@ def load_best_student(tables: Tables, pair: TeacherPair) -> Student:
     """
     trial = best_trial(tables)["trial"]
     weights = load_weights(tables, trial)
-    student = pair.open()
+    student = pair.open(is_restored=True)
     student.restore(weights)
     return student

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,21 @@ from darklode.schemas.adaptation import AdaptSettings
 
 
 class Student(TrainableEncoder):
-    """A trainable encoder: all parameters except those of a pooler.
+    """A trainable encoder: all parameters except those of a pooler and, on request, of the token embeddings.
 
     Args:
         loaded: the sentence-transformers model in float32.
         settings: prompt, maximum length and batch size.
+        frozen: path of a module of the transformer that is not trained; None: none.
     """
 
-    def __init__(self, loaded: Any, settings: SentenceTransformersSettings) -> None:
+    n_initialization_texts = 1 << 12
+    """Training texts that `initialize` is called with: those of a transformer cost a forward pass each."""
+
+    def __init__(self, loaded: Any, settings: SentenceTransformersSettings, frozen: str | None = None) -> None:
         super().__init__(loaded, settings, AdaptSettings(method="full"))
+        for name in [name for name in self.trained if frozen and name.startswith(f"{frozen}.")]:
+            self.trained.pop(name).requires_grad_(False)
         for number, module in list(enumerate(loaded))[1:]:
             for name, parameter in module.named_parameters():
                 self.trained[f"{number}.{name}"] = parameter.requires_grad_(True)
@@ -49,7 +56,7 @@ class Student(TrainableEncoder):
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters, including embeddings."""
+        """Number of trained parameters."""
         return sum(parameter.numel() for parameter in self.trained.values())
 
 
@@ -64,12 +71,26 @@ def evenly_spaced(n: int, n_total: int) -> list[int]:
     return [int(index) for index in np.linspace(0, n_total - 1, n).round()]
 
 
-def keep_layers(model: nn.Module, n: int) -> None:
-    """Keep n evenly spaced layers of a transformer.
+def first_and_last(n: int, n_total: int) -> list[int]:
+    """Indices of the first and the last n − 1 of `n_total` layers; the last one if n is 1.
+
+    Those of MiniLM begin nearer to the teacher than evenly spaced ones: see `benchmarks/students.py`.
+
+    Raises:
+        SettingsError: there are fewer layers.
+    """
+    if n > n_total:
+        raise SettingsError(f"layers {n}: the model has only {n_total} layers")
+    return [*([0] if n > 1 else []), *range(n_total - max(n - 1, 1), n_total)]
+
+
+def keep_layers(model: nn.Module, n: int, choose: Callable[[int, int], list[int]] = evenly_spaced) -> None:
+    """Keep n layers of a transformer.
 
     Args:
         model: a transformers model.
         n: number of layers.
+        choose: gives the indices of n of a total number of layers.
 
     Raises:
         SettingsError: it has fewer, or no known list of layers.
@@ -77,7 +98,7 @@ def keep_layers(model: nn.Module, n: int) -> None:
     name, config = layers_of(model), model.config
     layers = model.get_submodule(name)
     assert isinstance(layers, nn.ModuleList)
-    layer_numbers = evenly_spaced(n, len(layers))
+    layer_numbers = choose(n, len(layers))
     parent, _, list_name = name.rpartition(".")
     setattr(
         model.get_submodule(parent), list_name, nn.ModuleList(layers[layer_number] for layer_number in layer_numbers)

@@ -19,6 +19,9 @@ from darklode.schemas.settings import CacheSettings
 if TYPE_CHECKING:
     from darklode.pipeline.towers.student import Student
 
+STATIC = "static"
+"""Value of `distill.student_model` that stands for a static student."""
+
 
 @dataclass(frozen=True)
 class TeacherPair:
@@ -29,22 +32,27 @@ class TeacherPair:
         cache: caches its query vectors.
         model: initial model of the student; None: layers of the teacher.
         layers: number of the teacher's layers to keep; a student of another model keeps all.
+        is_static: the student is a table of token vectors.
     """
 
     teacher: SentenceTransformersSettings
     cache: CacheSettings
     model: SentenceTransformersSettings | None
     layers: int
+    is_static: bool = False
 
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that can change a vector of either."""
         student = self.model.encoder_id() if self.model else f"{self.layers} layers"
+        student = STATIC if self.is_static else student
         return {"teacher": self.teacher.encoder_id(), "kept": self.cache.vector_dtype, "begins as": student}
 
     @property
     def student(self) -> SentenceTransformersSettings:
-        """How the student reads queries: prompt and maximum length."""
+        """How the student reads queries: prompt and maximum length; a static one needs neither."""
+        if self.is_static:
+            return self.teacher.model_copy(update={"query_prompt": "", "max_seq_length": None, "truncate_dim": None})
         return self.model or self.teacher
 
     def queries(self, texts: Sequence[str]) -> Floats:
@@ -56,12 +64,36 @@ class TeacherPair:
         encoder = Deferred(self.teacher, self.cache.root)
         return CachedQueries(encoder, EmbeddingCache(self.cache.root, self.cache.vector_dtype))
 
-    def open(self) -> Student:
-        """The initial student in float32; a projection depends on torch's seed."""
-        from darklode.pipeline.towers.student import Student, add_projection, keep_layers
+    def open(self, *, is_restored: bool = False) -> Student:
+        """The initial student in float32; a projection depends on torch's seed.
 
+        Args:
+            is_restored: its weights are set afterwards, so that the hidden states of all tokens are not computed.
+        """
+        from darklode.pipeline.towers.lookup import can_look_up, replace_lower_layers
+        from darklode.pipeline.towers.student import (
+            Student,
+            add_projection,
+            evenly_spaced,
+            first_and_last,
+            keep_layers,
+        )
+
+        dimensions = self.queries(["dimensions"]).shape[1]
+        if self.is_static:
+            from darklode.pipeline.towers.static import open_static
+
+            whole = load_query_tower(self.teacher.model_copy(update={"dtype": "float32"}), "cpu")
+            return open_static(whole, self.student, dimensions)
         settings = self.student.model_copy(update={"dtype": "float32"})
         loaded = load_query_tower(settings, devices(settings.device)[0])
+        frozen = None
         if not self.model:
-            keep_layers(loaded[0].auto_model, self.layers)  # type: ignore[arg-type]
-        return Student(add_projection(loaded, self.queries(["dimensions"]).shape[1]), settings)
+            model: Any = loaded[0].auto_model
+            is_lookup = self.layers == 1 and can_look_up(model)
+            if is_lookup and not is_restored:
+                replace_lower_layers(loaded)
+            keep_layers(model, self.layers, first_and_last if self.layers > 1 or is_lookup else evenly_spaced)
+            # Token embeddings stay the teacher's, so that tokens that no training text has fit the layers above them.
+            frozen = None if is_lookup or self.layers == 1 else "embeddings"
+        return Student(add_projection(loaded, dimensions), settings, frozen)

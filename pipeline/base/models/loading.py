@@ -132,13 +132,19 @@ def _download_error(settings: Settings, reason: str) -> MissingPart:
 
 
 def _limit(model: Any, settings: Settings) -> None:
-    if not settings.max_seq_length:
+    if not settings.max_seq_length or _reads_all(model[0]):
         return
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
     max_positions = getattr(config, "max_position_embeddings", None)
     if isinstance(max_positions, int) and settings.max_seq_length > max_positions:
         raise SettingsError(f"max_seq_length {settings.max_seq_length}: {settings.model} reads at most {max_positions}")
     model.max_seq_length = settings.max_seq_length
+
+
+def _reads_all(module: Any) -> bool:
+    """Whether texts of any length are read and the length cannot be set: a static embedding table."""
+    length = getattr(type(module), "max_seq_length", None)
+    return isinstance(length, property) and length.fset is None
 
 
 def _reject_custom_code(settings: Settings, model: ModelFolder | None) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.types import Bytes, Floats, Ints
 from darklode.pipeline.index.faiss_io import MIN_POINTS_PER_CENTROID, faiss
 from darklode.schemas.serving import IndexSettings
@@ -38,9 +37,6 @@ class IndexKind(IndexSettings):
         Args:
             sample: shape (n, dimensions).
             total: number of vectors to be added.
-
-        Raises:
-            SettingsError: the settings do not fit the dimensions of the vectors.
         """
 
     def add_codes(self, _index: Any, _pieces: Iterable[tuple[Bytes, Ints]]) -> None:
@@ -63,17 +59,31 @@ class IndexKind(IndexSettings):
         """Cost of a search, in candidates that could be rescored in the same time."""
         return float(effort)
 
-    def search(self, index: Any, queries: Floats, depth: int, _removed: Ints) -> tuple[Floats, Ints]:
+    def search(self, index: Any, queries: Floats, depth: int, selector: Any = None) -> tuple[Floats, Ints]:
         """Scores and ids of the best vectors, shape (n_queries, depth) each; id -1: none.
 
         Args:
             index: from `train`, with vectors.
             queries: shape (n_queries, dimensions).
             depth: length of the lists.
-            _removed: ids to skip, in an index without removal.
+            selector: faiss selector of the ids that may be returned; None: all.
         """
-        scores, numbers = index.search(queries, depth)
+        parameters = None if selector is None else self.search_parameters(index, selector)
+        scores, numbers = index.search(queries, depth, params=parameters)
         return np.asarray(scores, np.float32), np.asarray(numbers, np.int64)
+
+    @abstractmethod
+    def search_parameters(self, index: Any, selector: Any) -> Any:
+        """faiss search parameters with the index's search effort and a selector of ids."""
+
+    def effort_for_share(self, index: Any, effort: int, share: float) -> int:
+        """The search effort for a share of the vectors that visits as many of them as `effort` does of all vectors."""
+        del index, share
+        return effort
+
+    def vectors(self, index: Any, numbers: Ints) -> Floats | None:
+        """Some of the indexed vectors; None if the index has codes only."""
+        return None if self.LOSSY else np.asarray(index.reconstruct_batch(numbers), np.float32)
 
     def code_bytes(self, index: Any) -> int:
         """Bytes per vector, without its id and graph links."""
@@ -89,49 +99,69 @@ class IvfKind(IndexKind):
 
     Attributes:
         BITS: bits of a subquantizer.
-        CODES_PER_RESCORE: codes scanned in the time of rescoring one candidate (measured on one thread).
+        BYTES_PER_RESCORE: bytes of codes scanned in the time of re-ranking one candidate (measured on one thread).
     """
 
     LOSSY: ClassVar[bool] = True
     ENCODES_STANDALONE: ClassVar[bool] = True
     MIN_VECTORS: ClassVar[int] = MIN_POINTS_PER_CENTROID * 16
     BITS: ClassVar[int]
-    CODES_PER_RESCORE: ClassVar[int]
+    BYTES_PER_RESCORE: ClassVar[int]
 
-    code_size: int = Field(16, gt=0, description="Bytes of a vector's product-quantiser code (faiss: code_size).")
-    projection_dim: int = Field(128, gt=0, description="Dimensions that vectors are projected to before quantisation.")
+    code_size: int = Field(
+        32,
+        gt=0,
+        description="Maximum bytes of a vector's product-quantiser code (faiss: code_size); fewer if that exceeds one "
+        "sub-quantiser per dimension.",
+    )
+    projection_dim: int = Field(192, gt=0, description="Dimensions that vectors are projected to before quantisation.")
 
     @abstractmethod
-    def codes(self, sample: int) -> str:
-        """The part of faiss's factory string that describes the codes."""
+    def codes(self, parts: int, sample: int) -> str:
+        """The part of faiss's factory string that describes the codes.
+
+        Args:
+            parts: number of sub-quantizers.
+            sample: number of training vectors.
+        """
 
     def train(self, sample: Floats, total: int) -> Any:
-        library, width, parts = faiss(), sample.shape[1], self.code_size * 8 // self.BITS
-        if width < parts:
-            raise SettingsError(
-                f"index.code_size {self.code_size}: {width} dimensions cannot be split into {parts} subquantizers"
-            )
+        library, width = faiss(), sample.shape[1]
+        parts = min(self.code_size * 8 // self.BITS, width)
         output_dim = min(width, self.projection_dim) // parts * parts or parts
         projection = library.LinearTransform(width, output_dim, False)
         library.copy_array_to_vector(_directions(sample, output_dim).ravel(), projection.A)
         projection.is_trained = True
         inner = library.index_factory(
-            output_dim, f"IVF{cells_for(total, len(sample))},{self.codes(len(sample))}", library.METRIC_INNER_PRODUCT
+            output_dim,
+            f"IVF{cells_for(total, len(sample))},{self.codes(parts, len(sample))}",
+            library.METRIC_INNER_PRODUCT,
         )
         inner.cp.niter = 10
         inner.train(projection.apply(sample))
         return library.IndexPreTransform(projection, inner)
 
     def search_efforts(self, index: Any) -> list[int]:
-        """Values of nprobe: powers of two up to 256 or the number of cells."""
+        """Values of nprobe up to 256 or the number of cells: powers of two and, between them, 1.5 times the lower."""
         max_nprobe = min(256, faiss().extract_index_ivf(index).nlist)
-        return sorted({*(2**power for power in range(max_nprobe.bit_length()) if 2**power <= max_nprobe), max_nprobe})
+        powers = [2**power for power in range(max_nprobe.bit_length())]
+        values = {*powers, *(3 * power // 2 for power in powers), max_nprobe}
+        return sorted(value for value in values if value <= max_nprobe)
 
     def set_effort(self, index: Any, effort: int) -> None:
         faiss().extract_index_ivf(index).nprobe = effort
 
     def cost(self, index: Any, effort: int) -> float:
-        return float(effort * index.ntotal / faiss().extract_index_ivf(index).nlist / self.CODES_PER_RESCORE)
+        cells = faiss().extract_index_ivf(index)
+        return float(effort * index.ntotal / cells.nlist * cells.code_size / self.BYTES_PER_RESCORE)
+
+    def search_parameters(self, index: Any, selector: Any) -> Any:
+        library = faiss()
+        inner = library.SearchParametersIVF(sel=selector, nprobe=library.extract_index_ivf(index).nprobe)
+        return library.SearchParametersPreTransform(index_params=inner)
+
+    def effort_for_share(self, index: Any, effort: int, share: float) -> int:
+        return min(int(faiss().extract_index_ivf(index).nlist), ceil(effort / share))
 
     def code_bytes(self, index: Any) -> int:
         return int(faiss().extract_index_ivf(index).code_size)

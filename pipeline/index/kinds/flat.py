@@ -18,5 +18,8 @@ class Flat(IndexKind):
         library = faiss()
         return library.IndexIDMap2(library.IndexFlatIP(sample.shape[1]))
 
+    def search_parameters(self, index: Any, selector: Any) -> Any:  # noqa: ARG002 (it has no search effort)
+        return faiss().SearchParameters(sel=selector)
+
 
 KIND = Flat

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
-from darklode.pipeline.base.types import Floats, Ints
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.index.faiss_io import faiss
 from darklode.pipeline.index.kinds import IndexKind
 
@@ -33,17 +33,12 @@ class Hnsw(IndexKind):
     def set_effort(self, index: Any, effort: int) -> None:
         _graph(index).efSearch = effort
 
-    def search(self, index: Any, queries: Floats, depth: int, removed: Ints) -> tuple[Floats, Ints]:
-        if not len(removed):
-            return super().search(index, queries, depth, removed)
+    def search_parameters(self, index: Any, selector: Any) -> Any:
         # Explicit search parameters replace the index's efSearch by their own default of 16: pass it again.
-        library = faiss()
-        removed_selector = library.IDSelectorBatch(removed)
-        search_parameters = library.SearchParametersHNSW(
-            sel=library.IDSelectorNot(removed_selector), efSearch=_graph(index).efSearch
-        )
-        scores, numbers = index.search(queries, depth, params=search_parameters)
-        return np.asarray(scores, np.float32), np.asarray(numbers, np.int64)
+        return faiss().SearchParametersHNSW(sel=selector, efSearch=_graph(index).efSearch)
+
+    def effort_for_share(self, index: Any, effort: int, share: float) -> int:
+        return min(int(index.ntotal), ceil(effort / share))
 
 
 def _graph(index: Any) -> Any:

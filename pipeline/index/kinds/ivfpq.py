@@ -14,16 +14,16 @@ class Ivfpq(IvfKind):
     """Inverted file with product-quantised residuals, 8 bits per sub-quantiser."""
 
     BITS: ClassVar[int] = 8
-    CODES_PER_RESCORE: ClassVar[int] = 30
+    BYTES_PER_RESCORE: ClassVar[int] = 480
 
     kind: Literal["ivfpq"] = "ivfpq"
 
-    def codes(self, sample: int) -> str:
+    def codes(self, parts: int, sample: int) -> str:
         """8 bits if the sample has 39 vectors for each of 256 centroids, else fewer.
 
         `np` disables polysemous training, which takes minutes and is not used by this search.
         """
-        return f"PQ{self.code_size}x{min(self.BITS, (sample // MIN_POINTS_PER_CENTROID).bit_length() - 1)}np"
+        return f"PQ{parts}x{min(self.BITS, (sample // MIN_POINTS_PER_CENTROID).bit_length() - 1)}np"
 
     def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
         ivf = faiss().extract_index_ivf(index)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
-from darklode.pipeline.base.types import Bytes, Floats, Ints
+from darklode.pipeline.base.types import Bytes, Ints
 from darklode.pipeline.index.faiss_io import faiss
 from darklode.pipeline.index.kinds import IvfKind
 
@@ -20,13 +18,13 @@ class IvfpqFastscan(IvfKind):
 
     SUPPORTS_REMOVAL: ClassVar[bool] = False
     BITS: ClassVar[int] = 4
-    CODES_PER_RESCORE: ClassVar[int] = 300
+    BYTES_PER_RESCORE: ClassVar[int] = 4000
 
     kind: Literal["ivfpq_fastscan"] = "ivfpq_fastscan"
 
-    def codes(self, sample: int) -> str:  # noqa: ARG002 (16 centroids always have enough vectors)
+    def codes(self, parts: int, sample: int) -> str:  # noqa: ARG002 (16 centroids always have enough vectors)
         """`r` encodes residuals; without it recall is lower."""
-        return f"PQ{2 * self.code_size}x4fsr"
+        return f"PQ{parts}x4fsr"
 
     def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
         # Plain IVFPQ lists are filled first, then repacked into fast-scan blocks of 32.
@@ -40,18 +38,6 @@ class IvfpqFastscan(IvfKind):
         packed.own_invlists = False
         ivf.replace_invlists(packed.invlists, True)
         ivf.ntotal = index.ntotal = plain.ntotal
-
-    def search(self, index: Any, queries: Floats, depth: int, removed: Ints) -> tuple[Floats, Ints]:
-        if not len(removed):
-            return super().search(index, queries, depth, removed)
-        library = faiss()
-        removed_selector = library.IDSelectorBatch(removed)
-        inner = library.SearchParametersIVF(
-            sel=library.IDSelectorNot(removed_selector), nprobe=library.extract_index_ivf(index).nprobe
-        )
-        search_parameters = library.SearchParametersPreTransform(index_params=inner)
-        scores, numbers = index.search(queries, depth, params=search_parameters)
-        return np.asarray(scores, np.float32), np.asarray(numbers, np.int64)
 
 
 KIND = IvfpqFastscan

@@ -46,16 +46,20 @@ SECTION = FigureSection(
         Figure(
             "tower-kept",
             "Student against teacher",
-            "On the labelled test queries. kept is the student's score divided by the teacher's; low and high are "
-            "the 95 % interval of the difference.",
+            "On the labelled test queries, and on those of a held-out run. kept is the student's score divided by the "
+            "teacher's; low and high are the 95 % interval of the difference.",
             _retained_quality,
-            needs=("tower_health", "evaluation", "evaluation_pairs"),
+            needs=(
+                *("tower_health", "tower_queries", "adaptation_queries"),
+                *("evaluation", "evaluation_pairs", "evaluation_queries"),
+            ),
         ),
         Figure(
             "tower-health",
-            "Distance to the teacher",
-            "distance is the mean ‖q − s‖ of unit vectors, which bounds the loss in ranking up to a constant. unseen "
-            "queries were not used for training or selection. overlap is the shared part of the top 10.",
+            "Agreement with the teacher",
+            "overlap is the share of the teacher's first ten in the student's first ten, top_100 their share in its "
+            "first hundred. distance is the mean ‖q − s‖ of unit vectors, which bounds the loss in ranking up to a "
+            "constant. unseen queries belong to the held-out source, or to held-out clusters of a single one.",
             sql_source(TOWER_HEALTH_SQL),
             needs=("tower_health",),
         ),

@@ -42,7 +42,7 @@ class EncoderMethod:
         assert isinstance(base.encoder, SentenceTransformersSettings)
         self._settings, self._base, self._encoder = settings, base, base.encoder
         self._opened: TrainableEncoder | None = None
-        self._start = PerTaskCache(best_whitening)
+        self._start = PerTaskCache(lambda task: best_whitening(task, centerings=(0.0,)))
 
     @property
     def hyperparameters(self) -> Sequence[float]:
@@ -52,10 +52,10 @@ class EncoderMethod:
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 
-        weight = self._start(task) if self._settings.init == "whitened" else None
+        whitening = self._start(task) if self._settings.init == "whitened" else None
         with deterministic(seed):
             encoder = self._open()
-            encoder.start = None if weight is None else torch.from_numpy(weight)
+            encoder.start = None if whitening is None else torch.from_numpy(whitening.weight)
             return train_encoder(task, self._settings, setting, encoder, seed, on_step)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:

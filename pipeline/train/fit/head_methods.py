@@ -18,7 +18,7 @@ from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.heads import Head, dense, layers_of, name_tensors
 from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache
 from darklode.pipeline.train.fit.trial import TrainingHistory
-from darklode.pipeline.train.fit.whitening import COVARIANCE_POWERS, best_whitening, whitenings
+from darklode.pipeline.train.fit.whitening import COVARIANCE_POWERS, best_by_power, best_whitening
 from darklode.pipeline.train.types import Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -40,7 +40,9 @@ class HeadMethod:
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         self._settings, self._base = settings, base
-        self._start = PerTaskCache(best_whitening)
+        # Centering helps an untrained map; on development folds it did not help heads that are trained from it.
+        self._start = PerTaskCache(lambda task: best_whitening(task, centerings=(0.0,)))
+        self._untrained = PerTaskCache(best_whitening)
 
     @property
     def hyperparameters(self) -> Sequence[float]:
@@ -57,11 +59,12 @@ class HeadMethod:
             return current_trainer()(
                 StackedTrial(task, setting, seed, on_step, self._base.start.layers), self._settings
             )
-        weight = self._start(task) if self._starts_whitened else None
         if not setting:
-            identity = np.eye(task.frozen.dimensions, dtype=np.float32)
-            return TrainingHistory(best_weights=Head.mapping(identity if weight is None else weight).state())
-        start = None if weight is None else Head.mapping(weight).weights()
+            untrained = self._untrained(task)
+            head = Head(task.frozen.dimensions, 1) if untrained is None else Head.from_layers(untrained.layers)
+            return TrainingHistory(best_weights=head.state())
+        whitening = self._start(task) if self._starts_whitened else None
+        start = None if whitening is None else whitening.layers
         return current_trainer()(StackedTrial(task, setting, seed, on_step, start, anchored=True), self._settings)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
@@ -120,13 +123,13 @@ class ClosedFormMethod(HeadMethod):
 
 
 class WhiteningMethod(HeadMethod):
-    """`whitened`: one linear layer per power of the covariance, without labels."""
+    """`whitened`: one linear layer per power of the covariance, without labels; validation selects the centering."""
 
     setting_name = "power"
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         super().__init__(settings, base)
-        self._maps = PerTaskCache(lambda task: dict(whitenings(task)))
+        self._maps = PerTaskCache(best_by_power)
 
     @property
     def hyperparameters(self) -> Sequence[float]:
@@ -137,4 +140,4 @@ class WhiteningMethod(HeadMethod):
         """Deterministic; the seed is unused."""
         whitening = self._maps(task)[setting]
         on_step(self._settings.max_steps, "solved")
-        return TrainingHistory(best_weights=Head.mapping(whitening).state())
+        return TrainingHistory(best_weights=Head.from_layers(whitening.layers).state())

@@ -70,11 +70,6 @@ class Head(nn.Module):
                 layer.bias.copy_(torch.from_numpy(bias))
         return head
 
-    @classmethod
-    def mapping(cls, weight: Floats) -> Head:
-        """A one-layer head that equals a linear map, shape (dimensions, dimensions), before normalization."""
-        return cls.from_layers([(weight - np.eye(len(weight), dtype=np.float32), np.zeros(len(weight), np.float32))])
-
     def _linear(self) -> list[nn.Linear]:
         return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
 

@@ -12,9 +12,12 @@ import numpy as np
 
 from darklode.pipeline.base.agreement import folds as folds_of
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.vectors import FrozenIndex
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.fit.hybrid_selection import HybridScorer
     from darklode.pipeline.train.fit.methods import Method
     from darklode.pipeline.train.types import Weights
 
@@ -100,13 +103,28 @@ def full_training(task: Task) -> Task:
     return replace(task, validation=validation, keep_last=True)
 
 
-def score_shares(task: Task, method: Method, weights: Weights) -> list[ValidationScore]:
-    """Validation score of trained weights at each share of the way from the base; the base itself first, as share 0."""
+def score_shares(
+    task: Task, method: Method, weights: Weights, hybrid: HybridScorer | None = None
+) -> list[ValidationScore]:
+    """Validation score of trained weights at each share of the way from the base; the base itself first, as share 0.
+
+    Args:
+        task: has the validation queries.
+        method: the method.
+        weights: trained by it.
+        hybrid: scores fused rankings; None: the encoder's own ranking is scored.
+    """
     queries, n = task.validation, len(task.validation)
-    scores = [ValidationScore(0.0, queries.ndcg(task.frozen, queries.vectors), n)]
+
+    def score(frozen: FrozenIndex, vectors: Floats, *, is_base: bool = False) -> float:
+        if hybrid is None:
+            return queries.ndcg(frozen, vectors)
+        return hybrid.ndcg(frozen, queries, vectors, is_base=is_base)
+
+    scores = [ValidationScore(0.0, score(task.frozen, queries.vectors, is_base=True), n)]
     for share in method.shares:
         searched = method.transform_index(task.frozen, weights, share)
-        scores.append(ValidationScore(share, queries.ndcg(searched, method.vectors(weights, share, queries)), n))
+        scores.append(ValidationScore(share, score(searched, method.vectors(weights, share, queries)), n))
     return scores
 
 

@@ -17,12 +17,18 @@ from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS, ADAPTER_WEIGHT
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import Task
+    from darklode.pipeline.train.fit.hybrid_selection import HybridScorer
     from darklode.pipeline.train.fit.methods import Method
     from darklode.pipeline.train.fit.model_selection import ValidationScore
     from darklode.pipeline.train.types import OnStep, Weights
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-TRAIN_STAGE = Stage("adaptation_trials", 8, PAIR_TABLES, ("training_log", "adaptation_trials", "adapter_weights"))
+TRAIN_STAGE = Stage(
+    "adaptation_trials",
+    9,
+    (*PAIR_TABLES, "headroom", "lexical_rankings"),
+    ("training_log", "adaptation_trials", "adapter_weights"),
+)
 
 
 def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
@@ -33,9 +39,10 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     each, and the setting with the best held-out score is trained on all train queries.
 
     Args:
-        tables: the tables of `adaptation_pairs`.
+        tables: the tables of `adaptation_pairs` and of `headroom`.
         output: receives `training_log`, `adaptation_trials` and `adapter_weights`.
-        settings: method, loss, negatives, steps and learning rates.
+        settings: method, loss, negatives, steps, learning rates, and how the encoder will be served: for hybrid
+            search, the fused ranking selects the setting.
         base: the encoder to adapt.
         seed: seed of all random draws, folds included.
 
@@ -43,14 +50,17 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
         ArtifactError: there is nothing to select on.
     """
     from darklode.pipeline.train.data.dataset import Task
+    from darklode.pipeline.train.fit.hybrid_selection import HybridScorer
     from darklode.pipeline.train.fit.model_selection import folds, without_shared_positives
 
     task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
-    inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity)
+    served = tables.content("headroom") if settings.serve_as == "hybrid" else ""
+    hybrid = HybridScorer.from_tables(tables) if settings.serve_as == "hybrid" else None
+    inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity, served)
     if parts := folds(task, seed):
-        _Trials(task, output, settings, base, inputs_key, seed).run_on_folds(parts)
+        _Trials(task, output, settings, base, inputs_key, seed, hybrid).run_on_folds(parts)
     else:
-        _Trials(without_shared_positives(task), output, settings, base, inputs_key, seed).run_on_validation()
+        _Trials(without_shared_positives(task), output, settings, base, inputs_key, seed, hybrid).run_on_validation()
     output.facts["pairs"] = len(task.pair_query)
     n_trials = output.rows(ADAPTATION_TRIALS.name)
     output.count(FunnelStep("adaptation_trials", "queries to learn from", len(task.train), "settings tried", n_trials))
@@ -66,6 +76,7 @@ class _Trials:
     base: BaseEncoder
     basis: str
     seed: int
+    hybrid: HybridScorer | None
 
     @property
     def method(self) -> Method:
@@ -89,7 +100,8 @@ class _Trials:
         history = method.fit(self.task, setting, self.seed, on_step)
         self.output.write(TRAINING_LOG.name, _log(number, [asdict(point) for point in history.eval_points]))
         row = {"trial": number, "setting": f"{setting:g}", "step": history.step, "stopped": history.stopped}
-        self.output.write(ADAPTATION_TRIALS.name, _trials(row, score_shares(self.task, method, history.best_weights)))
+        scores = score_shares(self.task, method, history.best_weights, self.hybrid)
+        self.output.write(ADAPTATION_TRIALS.name, _trials(row, scores))
         self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, history.best_weights))
 
     def run_on_folds(self, parts: list[Task]) -> None:
@@ -132,7 +144,7 @@ class _Trials:
                     done, trials = number * n_settings + trial, len(parts) * n_settings + 1
                     on_step = self._progress(method, trial, done, trials, f"fold {number + 1}, ")
                     history = method.fit(parts[number], setting, self.seed, on_step)
-                    scores = score_shares(parts[number], method, history.best_weights)
+                    scores = score_shares(parts[number], method, history.best_weights, self.hybrid)
                     unit.facts = {
                         "reached": [astuple(score) for score in scores],
                         "looks": [asdict(point) for point in history.eval_points],

@@ -7,19 +7,24 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from darklode.pipeline.base.types import Doubles, Floats
+from darklode.pipeline.train.types import Layers
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import Task
 
-COVARIANCE_POWERS = (0.25, 0.5, 0.75)
-"""Powers of the covariance: 0 is the base, 1 whitens scores completely."""
+COVARIANCE_POWERS = (0.0, 0.25, 0.5, 0.75)
+"""Powers of the covariance: 0 leaves directions as they are, 1 whitens scores completely."""
+
+CENTERINGS = (0.0, 0.5)
+"""Shares of the mean query to remove: what all queries have in common pulls the same texts up for each of them."""
 
 SHRINKAGE = 0.1
 """Shrinkage: share of the mean variance added to each direction, because directions with little variance are noise."""
@@ -27,17 +32,46 @@ SHRINKAGE = 0.1
 _TEXTS_PER_BLOCK = 8192
 
 
-def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:
-    """For each power p of `COVARIANCE_POWERS` the map C^-p, where C is the mean covariance of texts and train queries.
+@dataclass(frozen=True)
+class Whitening:
+    """The map C^-p·(q − c·m), where m is the mean train query; its result is to be normalized.
 
-    Maps are symmetric, shape (dimensions, dimensions), and scaled so that train queries keep their mean length. No
-    label is used.
+    Attributes:
+        power: p.
+        centering: c.
+        weight: C^-p, scaled, shape (dimensions, dimensions).
+        bias: −c·C^-p·m, shape (dimensions,).
+    """
+
+    power: float
+    centering: float
+    weight: Floats
+    bias: Floats
+
+    def apply(self, vectors: Floats) -> Floats:
+        """Whitened unit vectors, shape (n_queries, dimensions); a zero vector stays zero."""
+        return whiten(vectors, self.weight, self.bias)
+
+    @property
+    def layers(self) -> Layers:
+        """The same map as the layers of a head."""
+        return [(self.weight - np.eye(len(self.weight), dtype=np.float32), self.bias)]
+
+
+def whitenings(task: Task, centerings: Sequence[float] = CENTERINGS) -> Iterator[Whitening]:
+    """Whitening maps for each power of `COVARIANCE_POWERS` and each centering, without the base itself (0, 0).
+
+    No label is used.
+
+    C is the mean covariance of texts and train queries. C^-p is symmetric, and scaled so that train queries keep their
+    mean length.
 
     Args:
         task: text vectors and train queries.
+        centerings: shares of the mean query to remove.
 
-    Source: Mu and Viswanath 2018 and Su et al. 2021 whiten both sides; here texts stay fixed, and validation selects
-    the power.
+    Source: Mu and Viswanath 2018 and Su et al. 2021 remove the mean and whiten on both sides; here texts stay fixed,
+    and validation selects the power and the share of the mean.
     """
     with threadpool_limits(limits=1, user_api="blas"):
         queries = task.train.vectors.astype(np.float64)
@@ -45,9 +79,12 @@ def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:
         values, axes = np.linalg.eigh(spread)
         values = np.maximum(values, 0) + max(SHRINKAGE * float(np.mean(values)), 1e-12)
         for power in COVARIANCE_POWERS:
-            whitening = (axes * values**-power) @ axes.T
-            lengths = np.linalg.norm(queries @ whitening, axis=1)
-            yield power, (whitening / max(float(lengths.mean()), 1e-12)).astype(np.float32)
+            weight = (axes * values**-power) @ axes.T
+            lengths = np.linalg.norm(queries @ weight, axis=1)
+            weight = (weight / max(float(lengths.mean()), 1e-12)).astype(np.float32)
+            shift = weight @ queries.mean(axis=0)
+            for centering in centerings if power else [share for share in centerings if share]:
+                yield Whitening(power, centering, weight, (-centering * shift).astype(np.float32))
 
 
 def _texts(task: Task) -> Iterator[Doubles]:
@@ -64,20 +101,30 @@ def _covariance(parts: Iterator[Doubles]) -> Doubles:
     return np.asarray(squares / max(count, 1) - np.outer(mean, mean))
 
 
-def whiten(vectors: Floats, weight: Floats) -> Floats:
-    """Apply a map and normalize; a zero vector stays zero."""
-    whitened_vectors = vectors @ weight.T
-    return np.asarray(
-        whitened_vectors / np.maximum(np.linalg.norm(whitened_vectors, axis=1, keepdims=True), 1e-12), np.float32
-    )
+def whiten(vectors: Floats, weight: Floats, bias: Floats | float = 0.0) -> Floats:
+    """Apply an affine map and normalize; a zero vector stays zero."""
+    mapped = vectors @ weight.T + bias
+    mapped[~vectors.any(axis=1)] = 0
+    return np.asarray(mapped / np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), 1e-12), np.float32)
 
 
-def best_whitening(task: Task) -> Floats | None:
+def best_whitening(task: Task, centerings: Sequence[float] = CENTERINGS) -> Whitening | None:
     """The best map on the validation queries; None if the base is better."""
-    queries, best_weight = task.validation, None
+    queries, best = task.validation, None
     best_ndcg = queries.ndcg(task.frozen, queries.vectors)
-    for _, weight in whitenings(task):
-        ndcg = queries.ndcg(task.frozen, whiten(queries.vectors, weight))
+    for whitening in whitenings(task, centerings):
+        ndcg = queries.ndcg(task.frozen, whitening.apply(queries.vectors))
         if ndcg > best_ndcg:
-            best_weight, best_ndcg = weight, ndcg
-    return best_weight
+            best, best_ndcg = whitening, ndcg
+    return best
+
+
+def best_by_power(task: Task) -> dict[float, Whitening]:
+    """The map with the best centering on the validation queries, for each power."""
+    best: dict[float, Whitening] = {}
+    best_ndcg: dict[float, float] = {}
+    for whitening in whitenings(task):
+        ndcg = task.validation.ndcg(task.frozen, whitening.apply(task.validation.vectors))
+        if ndcg > best_ndcg.get(whitening.power, -1.0):
+            best[whitening.power], best_ndcg[whitening.power] = whitening, ndcg
+    return best

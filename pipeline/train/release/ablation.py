@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.types import Weights
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-ABLATION_STAGE = Stage("adapt_compare", 6, PAIR_TABLES, (COMPARISON_LISTS.name,))
+ABLATION_STAGE = Stage("adapt_compare", 7, PAIR_TABLES, (COMPARISON_LISTS.name,))
 
 
 def compare(

@@ -11,7 +11,15 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.evaluate.stage import evaluate
-from darklode.pipeline.train.release.system_names import ADAPTED, BASE, LABEL_FREE, by_ranks, by_scores
+from darklode.pipeline.train.data.system_names import (
+    ADAPTED,
+    BASE,
+    CENTERING,
+    LABEL_FREE,
+    WHITENED,
+    by_ranks,
+    by_scores,
+)
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
@@ -31,7 +39,7 @@ READS = (
     "adapter_weights",
     "control_weights",
 )
-ADAPTER_TEST_STAGE = Stage("adapter_test", 3, READS, ("test_rankings",))
+ADAPTER_TEST_STAGE = Stage("adapter_test", 4, READS, ("test_rankings",))
 
 CONTROL = f"{ADAPTED}, labels: shuffled"
 SYSTEMS = (*LABEL_FREE, ADAPTED, by_ranks(ADAPTED), by_scores(ADAPTED), CONTROL)
@@ -93,8 +101,11 @@ def rank_test_queries(
 
 def selected_settings(tables: Tables) -> dict[str, float]:
     """Settings of the label-free systems, by system."""
-    rows = tables.sql("SELECT DISTINCT system, setting FROM headroom WHERE setting IS NOT NULL ORDER BY system")
-    return dict(zip(*rows.to_pydict().values(), strict=True))
+    rows = tables.sql(
+        "SELECT DISTINCT system, setting, centering FROM headroom WHERE setting IS NOT NULL ORDER BY system"
+    ).to_pylist()
+    settings = {row["system"]: row["setting"] for row in rows}
+    return settings | {CENTERING: next(row["centering"] for row in rows if row["system"] == WHITENED)}
 
 
 def test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:

@@ -12,16 +12,22 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.evaluate.measures import compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, detectable_gain
+from darklode.pipeline.train.data.system_names import BM25, CENTERING, WHITENED
 from darklode.pipeline.train.release.evaluation import MEASURES
 from darklode.pipeline.train.release.fusion import by_value
-from darklode.schemas.adaptation_tables import HEADROOM
+from darklode.schemas.adaptation_tables import HEADROOM, LEXICAL_RANKINGS
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet
     from darklode.pipeline.train.release.bm25_rankings import Bm25Cache
 
-HEADROOM_STAGE = Stage("headroom", 5, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
+HEADROOM_STAGE = Stage(
+    "headroom",
+    6,
+    ("adaptation_queries", "adaptation_labels", "adaptation_texts"),
+    (HEADROOM.name, LEXICAL_RANKINGS.name),
+)
 
 
 TOP = 10
@@ -40,11 +46,11 @@ def detectable(clusters: int) -> float | None:
 
 def measure_headroom(tables: Tables, output: Output, base: BaseEncoder, bm25: Bm25Cache | None = None) -> None:
     """Write the scores of the label-free systems, of the base's top 100 in ideal order, of the judge's order, and of a
-    perfect ranking.
+    perfect ranking; and the BM25 rankings that hybrid search is selected with.
 
     Args:
         tables: the tables of `adaptation_pairs`.
-        output: receives `headroom`; its facts count the test queries and the detectable lift.
+        output: receives `headroom` and `lexical_rankings`; its facts count the test queries and the detectable lift.
         base: the encoder to adapt.
         bm25: where BM25 indexes are kept for later stages.
     """
@@ -61,8 +67,14 @@ def measure_headroom(tables: Tables, output: Output, base: BaseEncoder, bm25: Bm
     for system, values in (_values(rankings, queries) | _bounds(queries, rankings["base"])).items():
         n = len(MEASURES)
         columns = {"system": [system] * n, "measure": list(MEASURES), "value": values, "queries": [len(queries)] * n}
-        columns |= {"setting": [label_free.settings.get(system)] * n, "label_free": [system in rankings] * n}
+        centering = label_free.settings[CENTERING] if system == WHITENED else None
+        columns |= {"setting": [label_free.settings.get(system)] * n, "centering": [centering] * n}
+        columns |= {"label_free": [system in rankings] * n}
         output.write(HEADROOM.name, HEADROOM.rows(columns))
+    tenant, lexical = tables.read("adaptation_queries", ["tenant"])["tenant"][0], rankings[BM25]
+    columns = {name: lexical[name] for name in ("query_id", "rank", "text_id", "score")}
+    columns |= {"tenant": pa.repeat(tenant, lexical.num_rows)}
+    output.write(LEXICAL_RANKINGS.name, LEXICAL_RANKINGS.rows(columns))
     output.facts["unlabelled"] = _unlabelled_texts(rankings, queries)
     _count(tables, output)
 

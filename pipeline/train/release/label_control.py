@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CONTROL_STAGE = Stage(
     "control_weights",
-    1,
+    2,
     ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials"),
     (CONTROL_WEIGHTS.name,),
 )

@@ -1,6 +1,6 @@
 """Systems that need no labels, the yardstick of an adapted encoder: BM25, whitening, feedback, and fusion with BM25.
 
-Each has at most one parameter, selected on the queries that also select the adapted encoder.
+Each has at most one parameter, whitening two, selected on the queries that also select the adapted encoder.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from darklode.pipeline.base.types import Floats
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.train.data.dataset import DEPTH as NDCG_DEPTH
 from darklode.pipeline.train.data.dataset import MEASURE, QuerySet, Task
-from darklode.pipeline.train.fit.whitening import whiten, whitenings
+from darklode.pipeline.train.data.system_names import BASE, BM25, CENTERING, FEEDBACK, WHITENED, by_ranks, by_scores
+from darklode.pipeline.train.fit.whitening import Whitening, whitenings
 from darklode.pipeline.train.release.fusion import fuse_by_rank, fuse_by_score, normalize
-from darklode.pipeline.train.release.system_names import BASE, BM25, FEEDBACK, WHITENED, by_ranks, by_scores
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.vectors import FrozenIndex
@@ -44,8 +44,8 @@ class LabelFree:
     Attributes:
         task: text vectors and train queries; no label is used.
         bm25: rankings by BM25.
-        settings: the selected parameter of each system that has one: power of the covariance, weight of the feedback,
-            weight of the encoder's scores.
+        settings: the selected parameter of each system that has one: power of the covariance and share of the mean
+            query (`CENTERING`), weight of the feedback, weight of the encoder's scores.
     """
 
     task: Task
@@ -65,8 +65,8 @@ class LabelFree:
         def ranked(vectors: Floats) -> pa.Table:
             return queries.ranking(task.frozen, vectors, DEPTH)
 
-        powers = {power: ndcg(ranked(whiten(queries.vectors, weight))) for power, weight in label_free._maps.items()}
-        settings[WHITENED] = _best(powers)
+        maps = {key: ndcg(ranked(each.apply(queries.vectors))) for key, each in label_free._maps.items()}
+        settings[WHITENED], settings[CENTERING] = max(maps, key=lambda key: maps[key])
         feedback = {weight: ndcg(ranked(add_feedback(task.frozen, queries, weight))) for weight in FEEDBACK_WEIGHTS}
         settings[FEEDBACK] = _best(feedback)
         lexical = normalize(bm25.rankings(queries, DEPTH))
@@ -77,13 +77,13 @@ class LabelFree:
         return label_free
 
     @cached_property
-    def _maps(self) -> dict[float, Floats]:
-        """The whitening of each power; it reads all text vectors."""
-        return dict(whitenings(self.task))
+    def _maps(self) -> dict[tuple[float, float], Whitening]:
+        """The whitening of each power and centering; it reads all text vectors."""
+        return {(each.power, each.centering): each for each in whitenings(self.task)}
 
     def whiten(self, vectors: Floats) -> Floats:
         """Query vectors under the selected whitening."""
-        return whiten(vectors, self._maps[self.settings[WHITENED]])
+        return self._maps[self.settings[WHITENED], self.settings[CENTERING]].apply(vectors)
 
     def rankings(self, queries: QuerySet, adapted: Mapping[str, Floats] | None = None) -> dict[str, pa.Table]:
         """Rankings of queries by each system: query_id, rank, text_id and score.

@@ -56,6 +56,11 @@ def export(adapter: Adapter) -> float:
             f"{adapter.store.url} is a head without an encoder; ONNX export needs a folder with {ENCODER_FOLDER}/"
         )
     model, texts = adapter.model.float().eval(), _probes(adapter)
+    if not hasattr(model[0], "auto_model"):
+        raise DarklodeError(
+            f"{adapter.store.url} is a static student, a table of token vectors, which is not exported to ONNX; "
+            f"load {ENCODER_FOLDER}/ with sentence-transformers"
+        )
     with tempfile.TemporaryDirectory(prefix="darklode-onnx-") as scratch:
         folder = Path(scratch)
         prompt = model.prompts.get(model.default_prompt_name or "", "")

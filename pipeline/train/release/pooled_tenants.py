@@ -24,7 +24,8 @@ from darklode.pipeline.train.release.pooled_evidence import MIN_TENANTS, PooledE
 from darklode.pipeline.train.release.system_names import BASE
 from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.adaptation_tables import ADAPTED_TENANTS, POOLED_HEAD, POOLED_TENANTS, POOLED_TRIALS
+from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
+from darklode.schemas.pooled_tables import POOLED_HEAD, POOLED_TENANTS, POOLED_TRIALS
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder

@@ -27,7 +27,7 @@ from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
 if TYPE_CHECKING:
     from darklode.pipeline.train.fit.batched_training import BatchedTraining
 
-TENANTS_STAGE = Stage("adapted_tenants", 2, (), (ADAPTED_TENANTS.name,))
+TENANTS_STAGE = Stage("adapted_tenants", 3, (), (ADAPTED_TENANTS.name,))
 
 TENANTS_PER_BLOCK = 64
 """Tenants per block: their rows and vectors are in memory together."""

@@ -12,8 +12,8 @@ from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import NoLift
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, POWER_FACTOR, detectable_gain, is_above_zero, is_gain
+from darklode.pipeline.train.data.system_names import ADAPTED, BASE, by_ranks, by_scores
 from darklode.pipeline.train.release.evaluation import CONTROL
-from darklode.pipeline.train.release.system_names import ADAPTED, BASE, by_ranks, by_scores
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
 

@@ -28,16 +28,19 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return kept
 
 
+STEPS = ("--set", "distill.max_steps=5")
+
+
 def call(*words: str) -> BaseException | None:
     return CliRunner().invoke(app, ["train-towers", *words]).exception
 
 
 def test_options_become_settings_and_arguments(given: list[tuple[Any, ...]], tmp_path: Path) -> None:
     words = ["runs/a", "runs/b", "--encoder", "e", "--out", "o", "--teacher", "t", "--layers", "2"]
-    assert isinstance(call(*words, "--queries", "x.txt", "--queries", "y.txt", "--set", "distill.max_steps=5"), Asked)
-    ((runs, encoder, out, settings, teacher, queries, stage),) = given
+    assert isinstance(call(*words, "--queries", "x.txt", "--queries", "y.txt", "--hold-out", "files", *STEPS), Asked)
+    ((runs, encoder, out, settings, teacher, queries, stage, hold_out),) = given
     assert (runs, encoder, out, teacher, queries) == (["runs/a", "runs/b"], "e", "o", "t", ("x.txt", "y.txt"))
-    assert (settings, stage) == ({"distill": {"max_steps": 5, "student_layers": 2}}, 2)
+    assert (settings, stage, hold_out) == ({"distill": {"max_steps": 5, "student_layers": 2}}, 2, "files")
     words = ["runs/a", "--encoder", "e", "--out", "o", "--student", "m"]
     assert isinstance(call(*words), Asked)
     assert given.pop()[3] == {"distill": {"student_model": "m"}}
@@ -46,10 +49,10 @@ def test_options_become_settings_and_arguments(given: list[tuple[Any, ...]], tmp
 def test_stage_1_learns_from_triplets_alone(given: list[tuple[Any, ...]]) -> None:
     words = ["runs/a", "--stage", "1", "--encoder", "e", "--out", "o"]
     assert isinstance(call(*words), Asked)
-    assert given.pop()[-1] == 1
+    assert given.pop()[-2:] == (1, None)
     assert isinstance(call(*words, "--layers", "2"), Asked)
     assert given.pop()[3] == {"dual": {"query_tower_layers": 2}}
-    for more in (["--teacher", "t"], ["--student", "m"], ["--queries", "x.txt"]):
+    for more in (["--teacher", "t"], ["--student", "m"], ["--queries", "x.txt"], ["--hold-out", "files"]):
         assert isinstance(call(*words, *more), CommandLineError)
     assert given == []
 

@@ -10,10 +10,12 @@ import pytest
 
 from darklode.flows.jobs import build_index as flow
 from darklode.flows.jobs.build_index import build_index, update_index
+from darklode.flows.open_systems import open_index_check
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.index import shard
 from darklode.pipeline.index.faiss_io import from_bytes, one_thread, to_bytes
+from darklode.pipeline.index.probes import lists_of, vectors_of
 from darklode.pipeline.index.searcher import VectorSearcher
 from helpers.adapted import TENANT, model_in
 from helpers.elsewhere import Elsewhere
@@ -106,9 +108,7 @@ def test_an_update_finds_what_a_full_fill_with_the_same_codes_finds(indexed: Pat
             full = from_bytes(bytes(to_bytes(searcher._finder.index)), "")
             full.reset()
             full.add_with_ids(vectors, texts["number"].to_numpy())
-        numbers, scores = replace(searcher._finder, index=full, removed=np.empty(0, np.int64)).find(
-            vectors, 10, facts["effort"]
-        )
+        numbers, scores = replace(searcher._finder, index=full, current=None).find(vectors, 10, facts["effort"])
     np.testing.assert_allclose(found.scores, scores, atol=1e-6)
     near = np.sort(np.where(scores > scores[:, -1:] + 1e-6, texts["number"].to_numpy()[found.rows], -1), axis=1)
     np.testing.assert_array_equal(near, np.sort(np.where(scores > scores[:, -1:] + 1e-6, numbers, -1), axis=1))
@@ -146,12 +146,25 @@ def test_an_update_that_was_killed_goes_on_to_the_same_bytes(
     }
 
 
+def test_an_updated_index_has_the_record_that_a_check_recomputes(indexed: Path, tmp_path: Path) -> None:
+    folder = copied(indexed / "index", tmp_path / "index")
+    source, _, vectors = changed(tmp_path)
+    update_index(str(folder), source)
+    with open_index_check(str(folder)) as check:
+        assert [finding for finding in check.findings() if not finding.fits] == []
+    tables = Run(str(folder)).tables()
+    queries = vectors_of(tables.read("index_queries"), "base")
+    lists = lists_of(tables.read("index_probes"), "base", len(queries))
+    np.testing.assert_allclose(lists.scores[:, :100], -np.sort(-(queries @ vectors.T), axis=1)[:, :100], atol=1e-6)
+
+
 def test_a_build_and_its_adapted_queries(shipped: Path, tmp_path: Path) -> None:
     arguments = (str(shipped / "run"), "tiny", str(tmp_path / "index"), {"index": {"tuning_queries": 20}})
     build_index(*arguments, adapter=str(shipped / "adapter"))
     facts = json.loads((tmp_path / "index" / "index.json").read_text())
     assert set(facts["recall"]) == {"base", "adapted"}
-    assert (facts["tenant"], facts["kind"], facts["built"], facts["count"]) == (TENANT, "ivfpq_fastscan", "flat", 204)
+    assert facts["tenants"] == [TENANT]
+    assert (facts["kind"], facts["built"], facts["count"]) == ("ivfpq_fastscan", "flat", 204)
     assert facts["recall"]["adapted"]["100"]["recall"] == 1
     with VectorSearcher(str(tmp_path / "index")) as searcher:
         by_text = searcher.search(["how", " "], 3)

@@ -10,9 +10,9 @@ from darklode.flows.jobs.compare_adapters import compare_adapters
 from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart, SettingsError
+from darklode.pipeline.train.data.system_names import LABEL_FREE
 from darklode.pipeline.train.fit import requirements
 from darklode.pipeline.train.release.comparison_page import training_efforts
-from darklode.pipeline.train.release.system_names import LABEL_FREE
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.adapted import build_to_adapt, model_in, settings_for

@@ -42,7 +42,7 @@ def test_a_student_of_an_adapter_and_then_it_stands(root: Path) -> None:
     assert any("Dense" in one for one in head), "the adapter's head is among what learns"
     assert Run(str(root / "out")).tables("raw_queries").rows("raw_queries") == 30
     page = (root / "out" / "README.md").read_text()
-    assert all(title in page for title in ("## Retained quality", "## Distance to the teacher", "## Size and speed"))
+    assert all(title in page for title in ("## Retained quality", "## Agreement with the teacher", "## Size and speed"))
     before = contents(root / "out")
     assert train_towers(*given, files) == said
     assert contents(root / "out") == before

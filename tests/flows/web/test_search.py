@@ -9,12 +9,15 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser
 
-from darklode.flows.jobs.build_index import build_index
+from darklode.flows.jobs.build_index import build_index, update_index
+from darklode.flows.open_index import export_index, open_service
+from darklode.flows.open_systems import open_index_check
 from darklode.flows.web.guard import MAX_BODY_BYTES
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.index.searcher import VectorSearcher
 from darklode.pipeline.train.release.adapter import Adapter
-from helpers.adapted import word
+from helpers.adapted import model_in, of_tenants, word
 from helpers.indexed import fitting
 from helpers.pages import quiet
 from helpers.review_run import Reply, ask
@@ -74,6 +77,50 @@ def test_an_index_of_vectors_gives_ids(tmp_path: Path) -> None:
         assert len(found) == 3
         assert {row["text"] for row in found} == {None}
         assert found[0]["text_id"] in ask(other, "?q=anything")[2]  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def tenants_index(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An index of two tenants with the same ids, whose texts begin with the tenant's word."""
+    root = tmp_path_factory.mktemp("tenants")
+    run = of_tenants(root, MARKS)
+    build_index(
+        run.store.url, model_in(root).model, str(root / "index"), {"index": {"tuning_queries": 20}}, tenants="all"
+    )
+    return str(root / "index")
+
+
+MARKS = {"acme": "acmeonly", "birch": "birchonly"}
+
+
+def test_an_index_of_several_tenants_answers_for_the_named_one(tenants_index: str) -> None:
+    with answering(tenants_index) as page:
+        for tenant, mark in MARKS.items():
+            hits = json.loads(asked(page, query=QUERY, tenant=tenant, depth=100)[2])["hits"]
+            assert len(hits) == 100
+            assert {hit["text"].split()[0] for hit in hits} == {mark}
+            shown = str(ask(page, f"?q=how&tenant={tenant}")[2])  # type: ignore[arg-type]
+            assert [other for other in MARKS.values() if other in shown] == [mark]
+        for question, reason in (({}, "required"), ({"tenant": "cedar"}, "unknown tenant 'cedar'")):
+            status, _, said = asked(page, query=QUERY, **question)
+            assert (status, json.loads(said)) == (400, {"error": f"tenant: {reason}; available: acme, birch"})
+
+
+def test_one_tenant_of_several_can_be_served_and_exported(tenants_index: str, tmp_path: Path) -> None:
+    with open_service(tenants_index, [], "birch") as served:
+        assert served.service.tenants == ("birch",)
+    with pytest.raises(DoesNotFit, match="a tenant is required; choose from acme, birch"):
+        export_index(tenants_index, "qdrant", tmp_path / "all", None, None)
+    export_index(tenants_index, "qdrant", tmp_path / "birch", None, "birch")
+    points = "".join(path.read_text() for path in (tmp_path / "birch").glob("points-*"))
+    assert [mark for mark in MARKS.values() if mark in points] == ["birchonly"]
+
+
+def test_an_index_of_several_tenants_is_checked_and_updated(tenants_index: str) -> None:
+    with open_index_check(tenants_index) as check:
+        assert all(finding.fits for finding in check.findings())
+    source = json.loads(Path(tenants_index, "inputs.json").read_text())["source"]
+    assert update_index(tenants_index, source).startswith("Nothing changed. ")
 
 
 def test_many_at_once_get_what_each_gets_alone(page: Answering) -> None:

@@ -51,8 +51,9 @@ def test_figures_of_levels() -> None:
     assert first[0] == first[1] == first[2] != first[3]
     assert both[1] == both[2]
     assert len(set(both)) == 3
-    assert residual_kmeans.unique_share(first) == 0.25
-    assert residual_kmeans.unique_share(both) == 0.5
+    group, unique = residual_kmeans.last_groups(codes)
+    assert group.tolist() == both.tolist()
+    assert unique == [0.25, 0.5]
     assert residual_kmeans.perplexity(np.array([0, 1, 2, 3])) == pytest.approx(4)
     assert residual_kmeans.perplexity(np.zeros(4, np.int32)) == pytest.approx(1)
 

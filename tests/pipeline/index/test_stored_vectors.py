@@ -23,6 +23,8 @@ def test_products_are_near_whichever_file_a_vector_lies_in(tmp_path: Path) -> No
     true = np.einsum("qd,qkd->qk", queries, vectors[numbers])
     assert found[0, 3] == -np.inf
     np.testing.assert_allclose(found[numbers >= 0], true[numbers >= 0], atol=0.01)
+    every = StoredBlocks(places).all_scores(queries, numbers[1])
+    np.testing.assert_allclose(every[1], found[1], atol=1e-6)
     of_one = StoredBlocks(places[:1]).scores(queries[:1], numbers[:1, :2])
     assert np.load(places[0][1])["numbers"].shape == (120, 32)
     np.testing.assert_allclose(of_one, found[:1, :2], atol=1e-6)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from darklode.pipeline.index.source import TEXT_SCHEMA
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.serve.mapped_texts import IndexedTexts
-from darklode.pipeline.serve.service import SearchRequest, SearchService
+from darklode.pipeline.serve.service import SearchRequest, SearchService, TenantServices
 
 
 class Lengths(Retriever):
@@ -52,3 +52,15 @@ def test_a_batch_gives_what_each_question_gives_alone(tmp_path: Path) -> None:
     assert together == [served.answers([one])[0] for one in questions]
     assert set(together[0][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
     assert served.answers([SearchRequest("one", "abcdefgh", 2)]) == [[]]
+
+
+def test_each_request_reaches_its_own_tenants_service(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (first, asked_first), (second, asked_second) = service(tmp_path / "a"), service(tmp_path / "b")
+    both = TenantServices({"acme": first, "birch": second})
+    requests = [SearchRequest("one", "a", 2, "birch"), SearchRequest("one", "ab", 2, "acme")]
+    assert both.answers(requests) == [second.answers(requests[:1])[0], first.answers(requests[1:])[0]]
+    assert asked_first["one"].asked[0] == ["ab"]
+    assert asked_second["one"].asked[0] == ["a"]
+    assert both.tenants == ("acme", "birch")

@@ -12,7 +12,7 @@ from .conftest import Distilled
 @pytest.mark.slow
 def test_the_card_tells_all_of_it(distilled: Distilled) -> None:
     page = (Path(distilled.out.store.url) / "README.md").read_text()
-    for title in ("Retained quality", "Distance to the teacher", "Size and speed", "Trials", "Training history"):
+    for title in ("Retained quality", "Agreement with the teacher", "Size and speed", "Trials", "Training history"):
         assert f"## {title}" in page
     assert "Student: 1 layers" in page
     assert "it retains" in page

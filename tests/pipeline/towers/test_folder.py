@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from darklode.flows import open_systems
-from darklode.flows.runs import write_inputs, write_run
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.serve.registry import AdapterRegistry
@@ -22,11 +22,11 @@ from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, Adapter
 from darklode.pipeline.train.release.folder import assemble_model
 from darklode.pipeline.train.release.identity import weights_hash
-from darklode.schemas.run_inputs import BenchmarkInputs, TowersInputs
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.adapted import TENANT, model_in, refused
 
-from .conftest import Distilled
+from .conftest import Distilled, copy_index
 
 ALONE = """
 import sys
@@ -65,12 +65,7 @@ def test_a_folder_that_stands_is_not_written_again(distilled: Distilled) -> None
 def ready(distilled: Distilled, tmp_path: Path) -> tuple[Path, Path]:
     """Copies of the student and of its index, which has the teacher among its encoders."""
     student = Path(shutil.copytree(distilled.out.store.url, tmp_path / "student"))
-    index = Path(shutil.copytree(distilled.source.store.url, tmp_path / "run"))
-    encoders = {"tiny": model_in(distilled.root).model_dump(mode="json")}
-    settings = Settings(cache=distilled.settings.cache, encoders=encoders)
-    write_run(Run(str(index)), BenchmarkInputs(docs="docs", queries="queries"), settings)
-    write_inputs(Run(str(student)), TowersInputs(runs=[str(index)], encoder="tiny"))
-    return student, index
+    return student, copy_index(student, distilled, tmp_path / "run")
 
 
 def test_it_fits_its_teachers_index_and_is_released(ready: tuple[Path, Path], tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from darklode.pipeline.base.artifacts import Output, Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
-from darklode.pipeline.towers.queries import QUERIES_STAGE, content, read_files, tower_queries
+from darklode.pipeline.towers.held_out import CLUSTERS
+from darklode.pipeline.towers.queries import QUERIES_STAGE, content, held_out_clusters, read_files, tower_queries
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import TABLES
@@ -18,18 +19,29 @@ from helpers.runs import execute, put, read
 
 from .conftest import MORE, Distilled
 
+SIZES = {"first": 80, "second": 60}
+"""Training queries of two runs."""
+
 
 def gathered(
-    out: Run, sources: list[TrainingSource], files: list[str], held_out: int = 5, seed: int = 1
+    out: Run,
+    sources: list[TrainingSource],
+    files: list[str],
+    held_out: int = 5,
+    seed: int = 1,
+    hold_out: str | None = CLUSTERS,
 ) -> dict[str, str]:
-    """The side of each query."""
+    """The side of each query; passages are left out."""
     execute(out, INGEST_QUERIES, lambda _, output: read_files(files, output, IngestSettings(tenant=TENANT)))
     execute(
         out,
         QUERIES_STAGE,
-        lambda tables, output: tower_queries(tables, output, sources, tenant=TENANT, held_out=held_out, seed=seed),
+        lambda tables, output: tower_queries(
+            tables, output, sources, tenant=TENANT, held_out=held_out, seed=seed, hold_out=hold_out
+        ),
     )
-    return {str(row["query"]): str(row["split"]) for row in read(out, "tower_queries")}
+    rows = read(out, "tower_queries")
+    return {str(row["query"]): str(row["split"]) for row in rows if row["source"] != "documents"}
 
 
 def unlike(number: int) -> str:
@@ -51,10 +63,12 @@ def test_what_is_equal_or_near_to_a_test_query_is_left_out_and_counted(tmp_path:
     assert {sides[text] for text in tested} == {"test"}
     assert list(sides.values()).count("validation") == 5
     funnel = out.manifests()["tower_queries"].funnel[0]
-    assert funnel.dropped == {"near to a test or held-out query": len(near)}
-    # the last train query is spelled as the last test query is
-    assert funnel.rows_in == sum(SIDES.values()) - 1 + len(near) + 90
+    assert funnel.dropped["near to a test or held-out query"] == len(near)
     facts = out.manifests()["tower_queries"].facts
+    n_passages = facts["passages"] + funnel.dropped.get("passage near to a held-out query", 0)
+    # the last train query is spelled as the last test query is
+    assert funnel.rows_in == sum(SIDES.values()) - 1 + len(near) + 90 + n_passages
+    assert facts["passages"] > 100
     assert facts["also asked elsewhere, of test"] == 2
 
 
@@ -67,7 +81,37 @@ def test_which_queries_are_held_out_follows_from_seed_and_text(tmp_path: Path) -
         found.append(gathered(Run(str(tmp_path / name)), [source_of(run)], [str(tmp_path / f"{name}.txt")], seed=seed))
     assert found[0] == found[1] != found[2]
     few = gathered(Run(str(tmp_path / "few")), [source_of(run)], [], held_out=1000)
-    assert list(few.values()).count("unseen") == (SIDES["train"] - 1 + SIDES["validation"]) // 10
+    assert 0 < list(few.values()).count("unseen") <= (SIDES["train"] - 1 + SIDES["validation"]) // 10
+
+
+def test_the_smaller_of_two_sources_is_held_out_with_its_documents(tmp_path: Path) -> None:
+    runs = [build_to_adapt(tmp_path / name, {"train": n, "validation": 0, "test": 4}) for name, n in SIZES.items()]
+    first = [str(row["text"]) for row in read(runs[0], "queries")]
+    (tmp_path / "more.txt").write_text("\n".join([*map(unlike, range(90)), first[0]]))
+    sources = [TrainingSource(run, number, False, 100) for number, run in enumerate(runs)]
+    out = Run(str(tmp_path / "out"))
+    sides = gathered(out, sources, [str(tmp_path / "more.txt")], held_out=1000, hold_out=None)
+    own = {str(row["text"]) for row in read(runs[1], "queries") if row["split"] == "train"}
+    assert {sides[text] for text in own if text in sides} <= {"unseen", "test"}, "also if another source has it"
+    assert [text for text, side in sides.items() if side == "unseen"] != []
+    rows = read(out, "tower_queries")
+    assert {row["index"] for row in rows if row["source"] == "documents"} == {0}
+    assert out.manifests()["tower_queries"].facts["held out"] == runs[1].store.url
+    with_files_held = gathered(
+        Run(str(tmp_path / "files")), sources, [str(tmp_path / "more.txt")], 50, hold_out="files"
+    )
+    assert sum(side == "unseen" for text, side in with_files_held.items()) == 50, "the surplus is not trained on"
+    assert not {unlike(number) for number in range(90)} & {
+        text for text, side in with_files_held.items() if side in {"train", "validation"}
+    }
+
+
+def test_clusters_are_held_out_whole() -> None:
+    texts = [f"{unlike(topic)} {unlike(1000 + number)}" for topic in range(16) for number in range(4)]
+    held = held_out_clusters(texts, 8, 1)
+    assert 0 < len(held) <= 8
+    assert held == held_out_clusters(texts, 8, 1)
+    assert held_out_clusters(texts, 0, 1) == []
 
 
 def mined_log(run: Run) -> None:
@@ -112,7 +156,7 @@ def test_all_spellings_of_a_logs_test_query_are_of_the_test(tmp_path: Path) -> N
     assert {text for text, side in sides.items() if side == "test"} == {"vepu kora", "VEPU  KORA"}
     assert sides["muno"] in {"train", "validation", "unseen"}
     assert " " not in sides
-    assert content(source_of(run, mined=True)).count(" ") == 2
+    assert content(source_of(run, mined=True)).count(" ") == 3
 
 
 def test_a_run_of_test_queries_alone_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.distillation import distances
-from darklode.pipeline.towers.student import Student, evenly_spaced, keep_layers
+from darklode.pipeline.towers.student import Student, evenly_spaced, first_and_last, keep_layers
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.determinism import deterministic
@@ -24,6 +24,12 @@ def test_layers_are_chosen_evenly() -> None:
     assert evenly_spaced(4, 12) == [0, 4, 7, 11]
     with pytest.raises(SettingsError, match=r"^layers 7: the model has only 6 layers"):
         evenly_spaced(7, 6)
+
+
+def test_the_first_and_the_last_layers_are_chosen() -> None:
+    assert [first_and_last(n, 6) for n in (1, 2, 3, 6)] == [[5], [0, 5], [0, 4, 5], [0, 1, 2, 3, 4, 5]]
+    with pytest.raises(SettingsError, match=r"^layers 7: the model has only 6 layers"):
+        first_and_last(7, 6)
 
 
 def test_a_cut_model_has_the_kept_layers_and_all_else(distilled: Distilled) -> None:
@@ -80,6 +86,15 @@ def test_another_model_has_its_own_tokens_and_the_indexs_numbers(distilled: Dist
     student.restore({name: one * 2 for name, one in before.items()}, 1.0)
     assert (student.state()[projection] == before[projection] * 2).all()
     assert pair.identity != distilled.pair.identity
+
+
+def test_token_embeddings_of_several_layers_stay_the_teachers(distilled: Distilled) -> None:
+    pair = TeacherPair(distilled.pair.teacher, distilled.pair.cache, None, 2)
+    names = {name for name, one in pair.open().loaded.named_parameters() if not one.requires_grad}
+    assert {part for name in names for part in name.split(".") if part in {"embeddings", "pooler", "encoder"}} == {
+        "embeddings",
+        "pooler",
+    }
 
 
 def test_all_but_a_pooler_learns(distilled: Distilled) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
-from darklode.pipeline.base.artifacts.parquet_writer import GROUP_ROWS, TABLE_GROUP_ROWS, Packing
+from darklode.pipeline.base.artifacts.parquet_writer import GROUP_ROWS, TABLE_GROUP_ROWS, Packing, encode
 from darklode.schemas.mined_tables import LOG_QUERIES
 from darklode.schemas.tables import TRIPLETS
 from helpers.runs import REPOSITORY
@@ -38,12 +38,22 @@ def packed(pieces: Iterator[pa.Table], file_bytes: int) -> list[bytes]:
 @pytest.mark.parametrize("step", [1000, GROUP_ROWS, 9_999, ROWS])
 def test_the_same_rows_make_the_same_files_however_they_come(step: int) -> None:
     rows = numbered()
-    files = packed((rows.slice(start, step) for start in range(0, ROWS, step)), 30_000)
-    assert files == packed(iter([rows]), 30_000)
+    files = packed((rows.slice(start, step) for start in range(0, ROWS, step)), 12_000)
+    assert files == packed(iter([rows]), 12_000)
     assert len(files) > 1
     assert pa.concat_tables([pq.read_table(pa.BufferReader(data)) for data in files]).equals(rows)
     groups = [pq.ParquetFile(pa.BufferReader(data)).metadata for data in files]
     assert {one.row_group(0).num_rows for one in groups[:-1]} == {GROUP_ROWS}
+
+
+def test_only_repetitive_columns_have_a_dictionary() -> None:
+    rows = numbered().append_column("side", pa.array(["left", "right"] * (ROWS // 2)))
+    group = pq.ParquetFile(pa.BufferReader(encode(rows))).metadata.row_group(0)
+    has_dictionary = {
+        group.column(number).path_in_schema: group.column(number).has_dictionary_page
+        for number in range(group.num_columns)
+    }
+    assert has_dictionary == {"n": False, "text": False, "side": True}
 
 
 def test_a_file_ends_once_it_is_large_enough_and_nothing_makes_none() -> None:

@@ -16,7 +16,7 @@ def test_lists_are_exact_after_vectors_left() -> None:
         index = made.train(vectors[:1], 300)
         index.add_with_ids(vectors, np.arange(300) + 1000)
         index.remove_ids(np.arange(1000, 1010))
-        scores, numbers = made.search(index, vectors[:20], 5, np.empty(0, np.int64))
+        scores, numbers = made.search(index, vectors[:20], 5)
     np.testing.assert_array_equal(numbers_in(index), np.arange(1010, 1300))
     best = np.argsort(-(vectors[:20] @ vectors[10:].T), axis=1)[:, :5]
     np.testing.assert_array_equal(numbers, best + 1010)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.index.faiss_io import codebook_of, from_bytes, numbers_in, one_thread, to_bytes
+from darklode.pipeline.index.faiss_io import codebook_of, from_bytes, numbers_in, one_thread, selector_of, to_bytes
 from darklode.pipeline.index.kinds import IvfKind
 from darklode.schemas.serving import INDEXES
 from helpers.indexed import clustered
@@ -31,8 +30,8 @@ def test_an_update_finds_what_a_full_fill_of_the_same_codes_finds(kind: str) -> 
         np.testing.assert_array_equal(numbers_in(index), kept if made.SUPPORTS_REMOVAL else np.arange(1500))
         for one in (index, full):
             made.set_effort(one, made.search_efforts(one)[-1])
-        left = [np.empty(0, np.int64) if made.SUPPORTS_REMOVAL else went, np.empty(0, np.int64)]
-        found = [made.search(one, vectors[:50], 20, gone) for one, gone in zip((index, full), left, strict=True)]
+        selectors = [None if made.SUPPORTS_REMOVAL else selector_of(kept), None]
+        found = [made.search(one, vectors[:50], 20, only) for one, only in zip((index, full), selectors, strict=True)]
     np.testing.assert_array_equal(found[0][0], found[1][0])
     assert (np.sort(found[0][1]) == np.sort(found[1][1])).mean() > 0.98  # of equal scores at the end either may come
 
@@ -55,11 +54,13 @@ def test_fewer_vectors_have_shorter_codes() -> None:
     assert faiss.downcast_index(faiss.extract_index_ivf(index)).pq.nbits == 4
 
 
-def test_vectors_that_are_too_short_for_their_codes_are_refused() -> None:
-    with pytest.raises(
-        SettingsError, match=r"index\.code_size 64: 32 dimensions cannot be split into 64 subquantizers"
-    ):
-        INDEXES.load("ivfpq")(code_size=64).train(clustered(700), 700)
+@pytest.mark.parametrize(("kind", "code_bytes"), [("ivfpq", 32), ("ivfpq_fastscan", 16)])
+def test_short_vectors_have_a_subquantizer_per_dimension(kind: str, code_bytes: int) -> None:
+    made: IvfKind = INDEXES.load(kind)(code_size=64)
+    with one_thread():
+        index = made.train(clustered(10_000), 10_000)
+    inner = faiss.downcast_index(faiss.extract_index_ivf(index))
+    assert (inner.pq.M, made.code_bytes(index)) == (32, code_bytes)
 
 
 def test_the_projection_keeps_the_order_of_inner_products() -> None:

@@ -27,10 +27,23 @@ def student(run: Run) -> Run:
     trials = [
         {"trial": n, "learning_rate": rate, "step": 20, "distance": 0.6 - 0.2 * n} for n, rate in enumerate((0.1, 0.2))
     ]
-    told = {"queries": 30, "distance": 0.25, "distance_p95": 0.4, "overlap": 0.75}
+    told = {"queries": 30, "distance": 0.25, "distance_p95": 0.4, "overlap": 0.75, "top_100": 0.9}
     health = [{"split": split} | told for split in ("unseen", "test")]
     splits = ["train"] * 5 + ["validation"] * 2 + ["unseen"]
-    queries = [{"tenant": "t", "query": f"q{n}", "index": 0, "split": split} for n, split in enumerate(splits)]
+    queries = [
+        {"tenant": "t", "query": f"q{n}", "index": int(split == "unseen"), "source": "queries", "split": split}
+        for n, split in enumerate(splits)
+    ]
+    labelled = [
+        {"tenant": "t", "query_id": f"q{n}", "index": n % 2, "text": f"how {n}", "group": str(n), "split": "test"}
+        | {"shares_positive": False}
+        for n in range(4)
+    ]
+    of_queries = [
+        {"tenant": "t", "system": name, "query_id": f"q{n}", "measure": "R@100", "value": value if n % 2 else 1.0}
+        for name, value in (("teacher", 0.5), ("student", 0.4))
+        for n in range(4)
+    ]
     reached = [
         {"system": name, "measure": "R@100", "value": value, "ceiling": 1.0, "part": "counted", "queries": 40}
         for name, value in (("teacher", 0.8), ("student", 0.6))
@@ -39,6 +52,7 @@ def student(run: Run) -> Run:
     pairs[0] |= {"p": 0.5, "p_holm": 0.5, "queries": 40, "clusters": 40}
     rows: dict[str, list[dict[str, Any]]] = {"tower_queries": queries, "distillation_log": log, "evaluation": reached}
     rows |= {"distillation_trials": trials, "evaluation_pairs": pairs}
+    rows |= {"adaptation_queries": labelled, "evaluation_queries": of_queries}
     for name, listed in rows.items():
         put(run, name, pa.Table.from_pylist(listed, schema=TABLES[name].schema))
 
@@ -60,8 +74,9 @@ def test_the_page_tells_what_a_student_keeps_and_how_near_it_is(student: Run) ->
         "tower-course",
         "tower-speeds",
     ]
-    (kept,) = rows_of(root, "tower-kept")
-    assert (kept["measure"], kept["kept"]) == ("R@100", "0.75")
+    every, held_out = rows_of(root, "tower-kept")
+    assert (every["test queries"], every["measure"], every["kept"]) == ("all", "R@100", "0.75")
+    assert (held_out["test queries"], held_out["kept"], held_out["queries"]) == ("held-out run", "0.8", "2")
     assert [row["split"] for row in rows_of(root, "tower-health")] == ["test", "unseen"]
     assert [(row["tower"], row["numbers"]) for row in rows_of(root, "tower-speeds")] == [
         ("teacher", "22"),

@@ -16,7 +16,7 @@ from darklode.pipeline.train.fit.head_methods import HeadMethod
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, load_best_trial
 from darklode.pipeline.train.fit.weights import as_rows, load_weights
-from darklode.pipeline.train.fit.whitening import best_whitening, whiten
+from darklode.pipeline.train.fit.whitening import best_whitening
 from darklode.schemas.tables import TABLES
 from helpers.adapted import base_for, build_to_adapt
 from helpers.runs import put, read
@@ -113,7 +113,7 @@ def test_the_untrained_start_is_a_trial(adapted: Adapted, tmp_path: Path) -> Non
     tables = out.tables()
     task = Task.from_tables(tables, base.open(tables), same_document=False)
     whitening, queries = best_whitening(task), task.validation
-    expected = queries.vectors if whitening is None else whiten(queries.vectors, whitening)
+    expected = queries.vectors if whitening is None else whitening.apply(queries.vectors)
     vectors = HeadMethod(QUICK, base).vectors(load_weights(tables, 0), 1.0, queries)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
@@ -143,8 +143,9 @@ def test_one_below_is_too_few_and_without_any_the_train_queries_do(adapted: Adap
 def test_with_one_cluster_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 2, "validation": 0, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
-    first, _, third = steps(base, adapted.settings)[:3]
-    out.execute(first.plan(out), first.execute)
+    first, second, third = steps(base, adapted.settings)[:3]
+    for step in (first, second):
+        out.execute(step.plan(out), step.execute)
     with pytest.raises(ArtifactError, match="all queries with a positive are in one cluster"):
         out.execute(third.plan(out), third.execute)
 

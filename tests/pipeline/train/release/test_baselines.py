@@ -8,6 +8,7 @@ import pytest
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.labels import Labels
+from darklode.pipeline.train.data.system_names import LABEL_FREE
 from darklode.pipeline.train.release.baselines import (
     baselines,
     derange,
@@ -15,7 +16,6 @@ from darklode.pipeline.train.release.baselines import (
     shuffle_labels,
 )
 from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
-from darklode.pipeline.train.release.system_names import LABEL_FREE
 from helpers.adapted import SIDES
 
 from ..conftest import QUICK, Adapted

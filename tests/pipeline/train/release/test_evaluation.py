@@ -9,6 +9,7 @@ from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE
+from darklode.pipeline.train.data.system_names import ADAPTED
 from darklode.pipeline.train.release.evaluation import (
     ADAPTER_TEST_STAGE,
     CONTROL,
@@ -16,7 +17,6 @@ from darklode.pipeline.train.release.evaluation import (
     SYSTEMS,
     compared_pairs,
 )
-from darklode.pipeline.train.release.system_names import ADAPTED
 from helpers.adapted import SIDES, base_for, build_to_adapt
 from helpers.runs import execute, read
 

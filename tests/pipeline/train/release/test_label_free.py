@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.train.data.dataset import Task
-from darklode.pipeline.train.fit.whitening import COVARIANCE_POWERS, whiten, whitenings
+from darklode.pipeline.train.data.system_names import (
+    BASE,
+    BM25,
+    CENTERING,
+    FEEDBACK,
+    LABEL_FREE,
+    WHITENED,
+    by_ranks,
+    by_scores,
+)
+from darklode.pipeline.train.fit.whitening import CENTERINGS, COVARIANCE_POWERS, whitenings
 from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
 from darklode.pipeline.train.release.label_free import DENSE_WEIGHTS, FEEDBACK_WEIGHTS, LabelFree, add_feedback
-from darklode.pipeline.train.release.system_names import BASE, BM25, FEEDBACK, LABEL_FREE, WHITENED, by_ranks, by_scores
 
 from ..conftest import Adapted
 
@@ -27,10 +36,13 @@ def label_free(adapted: Adapted, task: Task) -> LabelFree:
 
 def test_each_setting_is_one_of_those_tried_and_the_best_of_them(label_free: LabelFree, task: Task) -> None:
     settings, queries = label_free.settings, task.train
-    assert settings.keys() == {WHITENED, FEEDBACK, by_scores(BASE), by_scores(WHITENED)}
-    powers = {power: queries.ndcg(task.frozen, whiten(queries.vectors, weight)) for power, weight in whitenings(task)}
-    assert powers.keys() == {*COVARIANCE_POWERS}
-    assert powers[settings[WHITENED]] == max(powers.values())
+    assert settings.keys() == {WHITENED, CENTERING, FEEDBACK, by_scores(BASE), by_scores(WHITENED)}
+    maps = {
+        (each.power, each.centering): queries.ndcg(task.frozen, each.apply(queries.vectors))
+        for each in whitenings(task)
+    }
+    assert maps.keys() == {(power, share) for power in COVARIANCE_POWERS for share in CENTERINGS if power or share}
+    assert maps[settings[WHITENED], settings[CENTERING]] == max(maps.values())
     feedback = {
         weight: queries.ndcg(task.frozen, add_feedback(task.frozen, queries, weight)) for weight in FEEDBACK_WEIGHTS
     }

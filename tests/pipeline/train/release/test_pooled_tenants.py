@@ -16,7 +16,8 @@ from darklode.pipeline.train.release.pooled_tenants import (
     train_pooled_head,
 )
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.adaptation_tables import ADAPTED_TENANTS, POOLED_TENANTS
+from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
+from darklode.schemas.pooled_tables import POOLED_TENANTS
 from helpers.adapted import base_for
 from helpers.runs import execute, put
 

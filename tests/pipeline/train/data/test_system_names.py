@@ -1,7 +1,7 @@
 """Names of the compared systems."""
 
+from darklode.pipeline.train.data.system_names import ADAPTED, LABEL_FREE, by_ranks, by_scores
 from darklode.pipeline.train.release.evaluation import SYSTEMS
-from darklode.pipeline.train.release.system_names import ADAPTED, LABEL_FREE, by_ranks, by_scores
 
 
 def test_names_are_distinct_and_no_label_free_one_is_adapted() -> None:

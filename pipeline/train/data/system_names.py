@@ -3,6 +3,9 @@
 BM25, BASE, ADAPTED = "BM25", "base", "adapted"
 WHITENED, FEEDBACK = "whitened base", "base with feedback"  # `whitened` is a method of `adapt compare`
 
+CENTERING = "whitened base, centering"
+"""Name of the second parameter of `WHITENED`; no system."""
+
 
 def by_ranks(encoder: str) -> str:
     """The fusion of BM25 with an encoder by rank."""
