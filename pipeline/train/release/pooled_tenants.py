@@ -18,10 +18,10 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tab
 from darklode.pipeline.base.types import Doubles, Facts, Floats, Ints, Row
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import ResamplingSettings
+from darklode.pipeline.train.data.system_names import BASE
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD_FILE, read_record
 from darklode.pipeline.train.release.identity import fingerprint, record
 from darklode.pipeline.train.release.pooled_evidence import MIN_TENANTS, PooledEvidence, decide_pooled_release
-from darklode.pipeline.train.release.system_names import BASE
 from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
