@@ -32,4 +32,4 @@ def table_rows(table: str, columns: Mapping[str, Any], **same: object) -> pa.Tab
     """Rows of a table of Darklode."""
     n = len(next(iter(columns.values())))
     constant = {name: pa.array([value]).take(pa.repeat(0, n)) for name, value in ({"tenant": TENANT} | same).items()}
-    return TABLES[table].rows(dict(columns) | constant)
+    return TABLES[table].rows(constant | dict(columns))

@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 from darklode.schemas.comparison_tables import COMPARISON_TABLES
+from darklode.schemas.pooled_tables import POOLED_HEAD, POOLED_TENANTS, POOLED_TRIALS
 from darklode.schemas.table import CLUSTER_INTERVAL, QUERY_ID, TENANT, Table, column
 
 INDEX = column("index", pa.int32(), "index of the run it comes from, from 0; a query searches the texts of its own run")
@@ -364,6 +365,9 @@ ADAPTATION_TABLES = (
     UNJUDGED_RESULTS,
     ADAPTER_VERDICT,
     ADAPTED_TENANTS,
+    POOLED_HEAD,
+    POOLED_TRIALS,
+    POOLED_TENANTS,
     *COMPARISON_TABLES,
     ENCODER_SWAP,
 )

@@ -124,12 +124,17 @@ class ModelSwapInputs(TrainedInputs):
 
 
 class TenantAdaptersInputs(TrainedInputs):
-    """A head for each tenant, below `tenants/`."""
+    """A head for each tenant, below `tenants/`.
+
+    Attributes:
+        pooled: True if a head was also trained on the rows of all tenants.
+    """
 
     description = "adapted encoders of tenants"
     command = "darklode adapt --tenants"
 
     kind: Literal["tenant-adapters"] = "tenant-adapters"
+    pooled: Literal[True] | None = None
 
 
 class ComparisonInputs(TrainedInputs):

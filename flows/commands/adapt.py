@@ -91,6 +91,13 @@ def train(
         str | None,
         typer.Option(metavar="NAME,NAME", help="Train one adapter per tenant, each in a subfolder of --out; or `all`."),
     ] = None,
+    pool_tenants: Annotated[
+        bool,
+        typer.Option(
+            "--pool-tenants",
+            help="With --tenants: also train one head on the rows of all these tenants, for those that are too small.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Report the possible gain (headroom) and exit without training.")
     ] = False,
@@ -110,10 +117,12 @@ def train(
         {"adapt": {"method": method}} if method else {},
     ]
     values = reduce(merge, sources)
+    if pool_tenants and tenants is None:
+        raise CommandLineError("--pool-tenants needs --tenants")
     if tenants is not None:
         if qrels:
             raise CommandLineError("--qrels supports one tenant: use --set adapt.tenant=NAME instead of --tenants")
-        _train_tenants(runs, encoder, out, tenants, values, warm_start, dry_run=dry_run)
+        _train_tenants(runs, encoder, out, tenants, values, warm_start, dry_run=dry_run, pool=pool_tenants)
         return
     try:
         launch(adapt_encoder, reporter(), runs, encoder, out, values, dry_run, warm_start, qrels=qrels)
@@ -136,6 +145,7 @@ def _train_tenants(
     warm_start: str | None,
     *,
     dry_run: bool,
+    pool: bool,
 ) -> None:
     from darklode.flows.jobs.adapt_tenants import adapt_tenants, format_summary
 
@@ -144,7 +154,7 @@ def _train_tenants(
     tenant_names = (
         () if tenants == ALL_TENANTS else tuple(tenant_name for tenant_name in tenants.split(",") if tenant_name)
     )
-    launch(adapt_tenants, reporter(), runs, encoder, out, tenant_names, values, warm_start)
+    launch(adapt_tenants, reporter(), runs, encoder, out, tenant_names, values, warm_start, pool_tenants=pool)
     console.print(f"\n{printable(format_summary(Run(out)))}", soft_wrap=True)
 
 

@@ -30,9 +30,11 @@ from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, train
 from darklode.pipeline.train.release.adapter import Adapter
+from darklode.pipeline.train.release.bm25_rankings import Bm25Cache
 from darklode.pipeline.train.release.evaluation import (
     ADAPTER_TEST_STAGE,
     MEASURES,
+    decisive_systems,
     evaluate_adapter,
     rank_test_queries,
 )
@@ -150,10 +152,11 @@ def label_bias(base: BaseEncoder, judges: UnjudgedJudges, tenant: str | None) ->
 def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUDGES) -> list[Step]:
     """The steps in data order; without judges, unjudged results stay unjudged."""
     adapt, seed = settings.adapt, settings.seed
+    bm25 = Bm25Cache()
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
         pairs_step(base, settings),
-        Step(HEADROOM_STAGE, call(measure_headroom, base)),
+        Step(HEADROOM_STAGE, call(measure_headroom, base, bm25), untracked=("bm25",)),
         Step(
             TRAIN_STAGE,
             call(train, adapt.but("tenant", "sources", "unjudged_budget"), base, seed=seed),
@@ -162,8 +165,12 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
             CONTROL_STAGE,
             call(train_control, adapt.but("tenant", "sources", "unjudged_budget", "serve_as"), base, seed=seed),
         ),
-        Step(ADAPTER_TEST_STAGE, call(rank_test_queries, adapt.only(*METHOD), base)),
-        Step(UNJUDGED_STAGE, call(judge_unjudged, adapt.unjudged_budget, judges), lambda: contents(base)),
+        Step(ADAPTER_TEST_STAGE, call(rank_test_queries, adapt.only(*METHOD), base, bm25), untracked=("bm25",)),
+        Step(
+            UNJUDGED_STAGE,
+            call(judge_unjudged, adapt.unjudged_budget, judges, first=decisive_systems(adapt.serve_as)),
+            lambda: contents(base),
+        ),
         Step(
             EVALUATION_STAGE,
             call(evaluate_adapter, measuring.only("measures", "n_resamples", "permutations"), seed=seed),

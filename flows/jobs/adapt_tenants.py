@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow.compute as pc
+
 from darklode.flows.jobs.adapt_encoder import (
     adapter_inputs,
     initialized_base,
@@ -19,12 +21,21 @@ from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.errors import NoLift, SettingsError
+from darklode.pipeline.evaluate.paired import ResamplingSettings
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.fit.requirements import check_parts
+from darklode.pipeline.train.release.pooled_tenants import (
+    POOLED_STAGE,
+    delete_pooled_head,
+    pooled_card,
+    save_pooled_heads,
+    train_pooled_head,
+)
 from darklode.pipeline.train.release.tenants import TENANTS_STAGE, TenantJob, save_head, tenant_folder
 from darklode.pipeline.train.release.tenants import adapt_tenants as adapt_each
 from darklode.pipeline.train.release.unjudged import NO_JUDGES, UnjudgedJudges
 from darklode.schemas.adaptation import HEADS
+from darklode.schemas.pooled_tables import POOLED_TENANTS
 from darklode.schemas.run_inputs import TenantAdaptersInputs
 from darklode.schemas.settings import Settings
 
@@ -35,13 +46,15 @@ TENANT_COUNTS_SQL = """
 """
 
 
-def adapt_tenants(
+def adapt_tenants(  # noqa: PLR0913 (the parameters of the Prefect flow)
     runs: Sequence[str],
     encoder: str,
     out: str,
     tenants: Sequence[str] = (),
     settings: dict[str, Any] | None = None,
     warm_start: str | None = None,
+    *,
+    pool_tenants: bool = False,
 ) -> str:
     """Adapt a query encoder to each tenant's labels; each tenant has its own folder, verdict and fingerprint.
 
@@ -52,6 +65,7 @@ def adapt_tenants(
         tenants: tenants to adapt to; empty: all with triplets.
         settings: overrides of the first run's settings.
         warm_start: a registry; each tenant's training starts from its live adapter.
+        pool_tenants: also train one head on the rows of all these tenants, for those whose own head shows no lift.
 
     Returns:
         How many tenants were adapted.
@@ -59,8 +73,11 @@ def adapt_tenants(
     Raises:
         NoLift: none was.
         MissingPart: the method needs a package that is not installed, or a run's judge lacks a key or its server.
-        SettingsError: the method does not train a head, or cannot start from the live adapter.
+        SettingsError: the method does not train a head, or cannot start from the live adapter; or pooling with a warm
+            start.
     """
+    if pool_tenants and warm_start:
+        raise SettingsError("--pool-tenants trains from the base encoder: leave out --warm-start")
     records = read_runs(runs)
     resolved = records[0].with_overrides(settings or {})
     if resolved.adapt.method not in HEADS:
@@ -71,16 +88,37 @@ def adapt_tenants(
     check_parts(resolved.adapt.method)
     base, run = open_base(records, encoder, resolved), output_run(out, TenantAdaptersInputs)
     with run.lock():
-        inputs = TenantAdaptersInputs(runs=list(runs), encoder=encoder)
+        inputs = TenantAdaptersInputs(runs=list(runs), encoder=encoder, pooled=pool_tenants or None)
         write_run(run, inputs, resolved)
         judges = judges_of(base, records)
         step = _step(run, base, resolved, sorted(tenants), judges, inputs, warm_start)
         if not step.plan(run).is_up_to_date:
             judges.check(resolved.adapt.unjudged_budget, None)
         run_step(run, step)
-        publish(run)
+        if pool_tenants:
+            run_step(run, _pooled_step(run, base, resolved, step))
+            save_pooled_heads(run, base, resolved.adapt, _opener(run))
+        else:
+            delete_pooled_head(run)
+        publish(run, pooled_card(run, _count_released(run)) if pool_tenants else None)
         reporter().table("Tenants by released encoder", run.tables("adapted_tenants").sql(TENANT_COUNTS_SQL))
     return format_summary(run)
+
+
+def _opener(run: Run) -> Callable[[str], Run]:
+    """Returns a function that opens a tenant's folder."""
+    return lambda tenant: Run(f"{run.store.url}/{tenant_folder(tenant)}")
+
+
+def _pooled_step(run: Run, base: BaseEncoder, settings: Settings, own: Step) -> Step:
+    """The head that all tenants share; trained again whenever the tenants' own heads are."""
+    chance = ResamplingSettings(settings.evaluate.n_resamples, settings.evaluate.permutations, settings.seed)
+    return Step(
+        POOLED_STAGE,
+        call(train_pooled_head, settings.adapt, base, chance, open_run=_opener(run)),
+        own.inputs,
+        untracked=("settings", "base", "chance", "open_run"),
+    )
 
 
 def _step(  # noqa: PLR0913, PLR0917 (all that a tenant's training depends on)
@@ -118,6 +156,7 @@ def _step(  # noqa: PLR0913, PLR0917 (all that a tenant's training depends on)
             "the seed": key_of(settings.seed),
             "the judges": key_of(judges.identity),
             **({"where each begins": warm_start} if warm_start else {}),
+            **({"pooled": "yes"} if origin.pooled else {}),
         }
 
     return Step(
@@ -131,24 +170,39 @@ def format_summary(run: Run) -> str:
     Raises:
         NoLift: none was.
     """
-    rows = run.tables("adapted_tenants").read("adapted_tenants")
-    counts = {count["values"]: count["counts"] for count in rows["shipped"].value_counts().to_pylist()}
-    adapted, unchanged = counts.get("adapted", 0), counts.get("base", 0)
-    sentence = (
-        f"{rows.num_rows:,} tenants: {adapted:,} adapted, {unchanged:,} with the base, {counts.get(None, 0):,} rejected"
-    )
-    if not adapted:
+    counts = _count_released(run)
+    sentence = f"{sum(counts.values()):,} tenants: {', '.join(f'{count:,} {name}' for name, count in counts.items())}"
+    if not counts["adapted"] + counts.get(POOLED, 0):
         raise NoLift(f"{sentence}; {run.store.path('tables/adapted_tenants')} has the reasons")
     return f"{sentence}: {run.store.url}/tenants"
+
+
+POOLED = "with the pooled head"
+
+
+def _count_released(run: Run) -> dict[str, int]:
+    """Number of tenants by released encoder, in words."""
+    shipped = run.tables("adapted_tenants").read("adapted_tenants")["shipped"]
+    counts = {count["values"]: count["counts"] for count in shipped.value_counts().to_pylist()}
+    pooled = {}
+    if run.manifest(POOLED_STAGE) is not None:
+        released = run.tables(POOLED_TENANTS.name).read(POOLED_TENANTS.name)["released"]
+        pooled[POOLED] = int(pc.sum(released).as_py() or 0)
+    unchanged = counts.get("base", 0) - pooled.get(POOLED, 0)
+    return {"adapted": counts.get("adapted", 0), **pooled, "with the base": unchanged, "rejected": counts.get(None, 0)}
+
+
+def _planned_steps(run: Run, inputs: TenantAdaptersInputs, settings: Settings) -> list[Step]:
+    base = unopened_base(inputs.encoder, settings)
+    step = _step(run, base, settings, [], NO_JUDGES, inputs, None)
+    return [step, *([_pooled_step(run, base, settings, step)] if inputs.pooled else [])]
 
 
 JOB = Job(
     "adapt-tenants",
     adapt_tenants,
     TenantAdaptersInputs,
-    lambda run, inputs, settings: [
-        _step(run, unopened_base(inputs.encoder, settings), settings, [], NO_JUDGES, inputs, None)
-    ],
+    _planned_steps,
     sections=("adapting", *RUN_SECTIONS),
     refusals=(NoLift,),
 )

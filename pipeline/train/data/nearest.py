@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import product
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from darklode.pipeline.base.types import Floats, Ints, Keys
 from darklode.pipeline.retrieve.retrievers.topk import floor_of, from_rank_keys, pad_rows, rank_keys
@@ -47,7 +48,7 @@ def nearest(queries: Floats, take: Callable[[Ints], Floats], among: range, depth
 
     blocks = product(_text_blocks(among), range(0, len(queries), QUERIES_PER_BLOCK))
     workers = min(os.cpu_count() or 1, _MAX_WORKERS)
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as threads:
+    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as threads:
         for query_slice, block_keys in threads.map(search_block, blocks):
             candidates = np.concatenate([keys[query_slice], block_keys], axis=1)
             n_worse = candidates.shape[1] - depth
@@ -56,6 +57,12 @@ def nearest(queries: Floats, take: Callable[[Ints], Floats], among: range, depth
     scores, positions = from_rank_keys(keys)
     is_hit = (keys > 0) & np.any(queries, axis=1, keepdims=True)
     return np.where(is_hit, positions, -1), np.where(is_hit, scores, np.float32(np.nan))
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """NumPy's BLAS; finding it among the loaded libraries takes longer than a small search."""
+    return ThreadpoolController()
 
 
 def _text_blocks(among: range) -> list[range]:

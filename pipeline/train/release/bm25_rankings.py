@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,16 +21,40 @@ if TYPE_CHECKING:
     from darklode.pipeline.retrieve.retrievers.port import Hits
 
 
+Indexes = dict[int, tuple[int, Corpus]]
+"""By the number of a run: row of its first text, and its texts with their BM25 index."""
+
+
+class Bm25Cache:
+    """Keeps the BM25 indexes of the last texts, so that the stages of one process build them once."""
+
+    def __init__(self) -> None:
+        self._cached: tuple[pa.Table, Indexes] | None = None
+
+    def indexes(self, texts: pa.Table, build: Callable[[], Indexes]) -> Indexes:
+        """The indexes of rows of `adaptation_texts`; built if the last texts were others."""
+        if self._cached is None or not self._cached[0].equals(texts):
+            self._cached = texts, build()
+        return self._cached[1]
+
+
 class Bm25Rankings:
     """BM25 over the texts of the runs, one index per run.
 
     Attributes:
         base: the encoder, which has the runs.
         frozen: the index, which has the texts.
+
+    Args:
+        cache: where the indexes are kept.
     """
 
-    def __init__(self, base: BaseEncoder, frozen: FrozenIndex) -> None:
-        self.base, self.frozen, self._indexes = base, frozen, dict[int, tuple[int, Corpus]]()
+    def __init__(self, base: BaseEncoder, frozen: FrozenIndex, cache: Bm25Cache | None = None) -> None:
+        self.base, self.frozen = base, frozen
+        self._indexes = (cache or Bm25Cache()).indexes(frozen.texts, self._corpora)
+
+    def _corpora(self) -> Indexes:
+        base, frozen, indexes = self.base, self.frozen, Indexes()
         numbers = frozen.texts["index"].to_numpy()
         tenant = frozen.texts["tenant"][0].as_py()
         for number in frozen.numbers.tolist():
@@ -39,7 +63,8 @@ class Bm25Rankings:
             def batches(source: int = number) -> Iterator[list[str]]:
                 return (texts.to_pylist() for _, texts in base.sources[source].iterate_hashes(tenant))
 
-            self._indexes[number] = first, Corpus(batches, n, Path())
+            indexes[number] = first, Corpus(batches, n, Path())
+        return indexes
 
     def rankings(self, queries: QuerySet, depth: int) -> pa.Table:
         """BM25 rankings: query_id, rank, text_id and score, query by query, best first."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet
     from darklode.pipeline.train.data.vectors import FrozenIndex
+    from darklode.pipeline.train.release.bm25_rankings import Bm25Cache
 
 READS = (
     "adaptation_queries",
@@ -58,7 +59,9 @@ TEST_LABELS_SQL = """
 """
 
 
-def rank_test_queries(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder) -> None:
+def rank_test_queries(
+    tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, bm25: Bm25Cache | None = None
+) -> None:
     """Rank the test queries by the label-free systems, the adapted encoder, its fusions with BM25, and the control.
 
     Counts how often this was done: later choices would be made on the test.
@@ -68,6 +71,7 @@ def rank_test_queries(tables: Tables, output: Output, settings: AdaptSettings, b
         output: receives `test_rankings`; its fact `asked` is the counter.
         settings: settings of the method.
         base: the encoder that is adapted.
+        bm25: where earlier stages kept BM25 indexes.
 
     Raises:
         ArtifactError: there are no test queries.
@@ -85,7 +89,7 @@ def rank_test_queries(tables: Tables, output: Output, settings: AdaptSettings, b
     method = create_method(settings, base)
     adapted = method.vectors(weights, score["share"], queries)
     task = Task.from_tables(tables, frozen, same_document=True)
-    label_free = LabelFree(task, Bm25Rankings(base, frozen), selected_settings(tables))
+    label_free = LabelFree(task, Bm25Rankings(base, frozen, bm25), selected_settings(tables))
     rankings = label_free.rankings(queries, {ADAPTED: adapted})
     control = tables.read("control_weights")
     if control.num_rows:
@@ -138,6 +142,12 @@ def write_rankings(tables: Tables, output: Output, rankings: Mapping[str, pa.Tab
         output.write("test_rankings", TABLES["test_rankings"].rows(columns))
     n_queries = pc.sum(pc.equal(queries["split"], "test")).as_py()
     output.count(FunnelStep("adapter_test", "test queries", n_queries, "places in lists", output.rows("test_rankings")))
+
+
+def decisive_systems(serve_as: str) -> tuple[str, ...]:
+    """Systems that the release decision compares: encoders alone, or also their fusions if served as hybrid."""
+    fusions = tuple(fuse(encoder) for encoder in (BASE, ADAPTED) for fuse in (by_ranks, by_scores))
+    return (BASE, ADAPTED, *(fusions if serve_as == "hybrid" else ()))
 
 
 def compared_pairs(systems: Sequence[str]) -> list[tuple[str, str]]:

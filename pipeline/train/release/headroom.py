@@ -20,6 +20,7 @@ from darklode.schemas.adaptation_tables import HEADROOM, LEXICAL_RANKINGS
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet
+    from darklode.pipeline.train.release.bm25_rankings import Bm25Cache
 
 HEADROOM_STAGE = Stage(
     "headroom",
@@ -43,7 +44,7 @@ def detectable(clusters: int) -> float | None:
     return detectable_gain(PAIRED_SD / math.sqrt(clusters), clusters) if clusters >= MIN_CLUSTERS else None
 
 
-def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
+def measure_headroom(tables: Tables, output: Output, base: BaseEncoder, bm25: Bm25Cache | None = None) -> None:
     """Write the scores of the label-free systems, of the base's top 100 in ideal order, of the judge's order, and of a
     perfect ranking; and the BM25 rankings that hybrid search is selected with.
 
@@ -51,6 +52,7 @@ def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
         tables: the tables of `adaptation_pairs`.
         output: receives `headroom` and `lexical_rankings`; its facts count the test queries and the detectable lift.
         base: the encoder to adapt.
+        bm25: where BM25 indexes are kept for later stages.
     """
     from darklode.pipeline.train.data.dataset import Task
     from darklode.pipeline.train.fit.model_selection import selection_queries
@@ -60,7 +62,7 @@ def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
     frozen = base.open(tables)
     task = Task.from_tables(tables, frozen, same_document=True)
     queries = selection_queries(task)
-    label_free = LabelFree.select(task, Bm25Rankings(base, frozen), queries)
+    label_free = LabelFree.select(task, Bm25Rankings(base, frozen, bm25), queries)
     rankings = label_free.rankings(queries)
     for system, values in (_values(rankings, queries) | _bounds(queries, rankings["base"])).items():
         n = len(MEASURES)

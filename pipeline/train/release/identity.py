@@ -38,13 +38,14 @@ DATA_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 SCORE_COLUMNS = ("part", "queries", "difference", "low", "high", "validation_queries")
 
 
-def record(
+def record(  # noqa: PLR0913, PLR0917 (what is recorded)
     run: Run,
     base: BaseEncoder,
     settings: SentenceTransformersSettings,
     verdict: Facts,
     learned: str,
     form: str = "encoder",
+    pooled: Facts | None = None,
 ) -> None:
     """Write `adapter.json` of the saved folder, unless it is up to date.
 
@@ -55,6 +56,7 @@ def record(
         verdict: tenant, shipped, reason and `SCORE_COLUMNS`.
         learned: fingerprint of the training rows.
         form: encoder, or head if saved alone.
+        pooled: evidence of other tenants that it is released on; None: the tenant's own.
     """
     tables, adapter = run.tables(*DATA_TABLES), Adapter(run.store, {"form": form}, base.queries)
     data, weights = learned, weights_hash(run.store, adapter.files)
@@ -64,6 +66,7 @@ def record(
         base.identity,
         data,
         [source.run.store.url for source in base.sources],
+        *([pooled] if pooled else []),
     )
     if read_record(run.store).get("id") == name:
         return
@@ -75,6 +78,7 @@ def record(
         "shipped": verdict["shipped"],
         "reason": verdict["reason"],
         "label_bias": verdict.get("label_bias"),
+        "pooled": pooled,
         "scores": {name: verdict[name] for name in SCORE_COLUMNS},
         "base": identity(settings) | {"dimensions": frozen.dimensions},
         "weights": weights,

@@ -6,7 +6,7 @@ relevant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from darklode.schemas.tables import TABLES
 
 LABELLED_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 WRITES = ("test_queries", "test_labels", UNJUDGED_VERDICTS.name, UNJUDGED_RESULTS.name)
-UNJUDGED_STAGE = Stage("unjudged_results", 3, (*LABELLED_TABLES, "test_rankings"), WRITES)
+UNJUDGED_STAGE = Stage("unjudged_results", 4, (*LABELLED_TABLES, "test_rankings"), WRITES)
 COMPARISON_UNJUDGED_STAGE = Stage("comparison_unjudged_results", 3, (*LABELLED_TABLES, COMPARISON_LISTS.name), WRITES)
 
 DEPTH = 10
@@ -37,17 +37,19 @@ DEPTH = 10
 PAIRS_PER_BLOCK = 512
 """Pairs judged and recorded together; after an interruption at most one block is judged again."""
 
-# Ordered by the best rank that any system gives a text, so that a budget that is spent early treats all systems alike.
+# First the texts of the systems `$1`, then those of the others. Within each, ordered by the best rank that any of
+# these systems gives a text, so that a budget that is spent early treats them alike.
 UNLABELLED_TEXTS_SQL = f"""
     WITH ranked_texts AS (
-        SELECT tenant, query_id, text_id, min(rank) AS rank FROM {{lists}} WHERE rank <= {DEPTH}
-        GROUP BY tenant, query_id, text_id
+        SELECT tenant, query_id, text_id, min(rank) AS rank,
+               min(rank) FILTER (list_contains(CAST($1 AS VARCHAR[]), system)) AS first_rank
+        FROM {{lists}} WHERE rank <= {DEPTH} GROUP BY tenant, query_id, text_id
     )
     SELECT r.tenant, r.query_id, q.text AS query, r.text_id, r.rank, t.index,
            substr(sha256(q.text), 1, 32) AS query_hash
     FROM ranked_texts r ANTI JOIN adaptation_labels l USING (tenant, query_id, text_id)
     JOIN adaptation_queries q USING (tenant, query_id) JOIN adaptation_texts t USING (tenant, text_id)
-    ORDER BY rank, r.query_id, r.text_id
+    ORDER BY first_rank IS NULL, first_rank, rank, r.query_id, r.text_id
 """
 
 # The queries below read `new_verdicts`, the rows of `unjudged_verdicts` that `judge_unjudged` registers.
@@ -154,13 +156,20 @@ class UnjudgedJudges:
 
 
 def judge_unjudged(
-    tables: Tables, output: Output, budget: int, judges: UnjudgedJudges, *, lists: str = "test_rankings"
+    tables: Tables,
+    output: Output,
+    budget: int,
+    judges: UnjudgedJudges,
+    *,
+    lists: str = "test_rankings",
+    first: Sequence[str] = (),
 ) -> None:
     """Judge the unlabelled texts in each system's top ten, and write test queries and labels.
 
-    Texts of all systems are judged in the order of their rank until the budget is spent; each is judged by the judge
-    that labelled its run. Pairs with unreadable verdicts stay unlabelled. A query moves to the queries that share a
-    positive with training if training learned from a text that is now judged relevant for it.
+    Texts are judged in the order of their rank until the budget is spent, those of the systems `first` before all
+    others; each is judged by the judge that labelled its run. Pairs with unreadable verdicts stay unlabelled. A query
+    moves to the queries that share a positive with training if training learned from a text that is now judged
+    relevant for it.
 
     Args:
         tables: the tables of `adaptation_pairs`, and the rankings.
@@ -169,11 +178,12 @@ def judge_unjudged(
         budget: maximum number of pairs to judge; 0: none.
         judges: the judges of the runs.
         lists: name of the table with each system's rankings.
+        first: systems that the budget is spent on first, because the decision compares them.
 
     Raises:
         ValueError: a judge broke its contract, see `check_replies`.
     """
-    unlabelled = tables.sql(UNLABELLED_TEXTS_SQL.format(lists=lists))
+    unlabelled = tables.sql(UNLABELLED_TEXTS_SQL.format(lists=lists), [list(first)])
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     judged_runs = judges.runs_by_judge(tenant) if budget else []
     judgeable = unlabelled.filter(pc.is_in(unlabelled["index"], pa.array(judged_runs, pa.int32())))

@@ -21,6 +21,7 @@ def adapt(
     method: str | None = None,
     warm_start: Location | None = None,
     tenants: Names = (),
+    pool_tenants: bool = False,
     dry_run: bool = False,
     preset: str | None = None,
     config: Location | None = None,
@@ -37,6 +38,7 @@ def adapt(
         method: linear, ffn, closed_form, whitened, lora, top_n or full.
         warm_start: initialize from this adapter, or from a registry's live adapter.
         tenants: train one adapter for each of these tenants; `all`: for every tenant.
+        pool_tenants: also train one head on the rows of all these tenants, for those that are too small.
         dry_run: report the possible gain and stop before training.
         preset: preset whose adapt section overrides the first run's.
         config: YAML file with settings.
@@ -58,6 +60,8 @@ def adapt(
 
     if tenants and (dry_run or qrels):
         raise CommandLineError("dry_run and qrels support one tenant: set adapt.tenant instead of `tenants`")
+    if pool_tenants and not tenants:
+        raise CommandLineError("pool_tenants needs `tenants`")
     base = {"adapt": preset_values(preset).get("adapt", {})} if preset else {}
     changes = merge(base, changes_of(config, settings, {"adapt": {"method": method}} if method else {}))
     names = [] if tenants == ALL_TENANTS else names_of(tenants)
@@ -65,7 +69,7 @@ def adapt(
     reporter = BarReporter(silent=silent)
     try:
         if tenants:
-            launch(adapt_tenants, reporter, *inputs, names, changes, text_of(warm_start))
+            launch(adapt_tenants, reporter, *inputs, names, changes, text_of(warm_start), pool_tenants=pool_tenants)
         else:
             launch(adapt_encoder, reporter, *inputs, changes, dry_run, text_of(warm_start), qrels=text_of(qrels))
         decide = format_summary if tenants else require_lift

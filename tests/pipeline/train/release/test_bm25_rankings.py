@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.train.data.dataset import Task
-from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
+from darklode.pipeline.train.release.bm25_rankings import Bm25Cache, Bm25Rankings
 
 from ..conftest import Adapted
 
@@ -33,3 +33,23 @@ def test_rankings_are_by_descending_score_and_as_deep_as_asked(adapted: Adapted,
     assert rows.groupby("query_id")["rank"].apply(list).isin([[1], [1, 2]]).all()
     assert rows.groupby("query_id")["score"].apply(lambda scores: scores.is_monotonic_decreasing).all()
     assert (rows.groupby("query_id")["text_id"].first().str.partition("#")[0] == sorted(set(rows["query_id"]))).all()
+
+
+def test_indexes_are_built_once_for_the_same_texts(
+    adapted: Adapted, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, built = Bm25Rankings._corpora, list[Bm25Rankings]()
+
+    def counted(rankings: Bm25Rankings) -> object:
+        built.append(rankings)
+        return real(rankings)
+
+    monkeypatch.setattr(Bm25Rankings, "_corpora", counted)
+    cache, tables = Bm25Cache(), adapted.out.tables()
+    first = Bm25Rankings(adapted.base, task.frozen, cache).rankings(task.validation, 5)
+    again = Bm25Rankings(adapted.base, adapted.base.open(tables), cache).rankings(task.validation, 5)
+    assert first.equals(again)
+    assert len(built) == 1
+    fewer = adapted.base.index_of_texts(tables.read("adaptation_texts")[:-1])
+    Bm25Rankings(adapted.base, fewer, cache)
+    assert len(built) == 2

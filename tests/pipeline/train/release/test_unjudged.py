@@ -126,6 +126,24 @@ def test_the_budget_goes_by_rank_whichever_side_has_it(
     assert step.dropped == {"beyond the budget": 2}
 
 
+def test_the_budget_goes_first_to_the_systems_that_the_decision_compares(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
+) -> None:
+    """Also where another system has an unlabelled text further up."""
+    lists = LISTS | {("BM25", "test-001"): ["test-003#0"], ("BM25", "test-002"): ["test-003#1", "test-002#2"]}
+    run = asked(tmp_path, source, lists)
+    execute(
+        run,
+        UNJUDGED_STAGE,
+        lambda tables, output: judge_unjudged(tables, output, 5, judges, first=("base", "adapted")),
+    )
+    found = [(row["query_id"], row["text_id"]) for row in read(run, "unjudged_verdicts")]
+    of_first = {
+        ("test-001", "test-001#2"), ("test-001", "test-002#0"), ("test-001", "train-003#0"), ("test-002", "test-002#2"),
+    }  # fmt: skip
+    assert set(found) == of_first | {("test-001", "test-003#0")}
+
+
 def test_nobody_is_asked_where_the_budget_is_0_or_no_judge_labelled_the_run(
     tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
 ) -> None:
