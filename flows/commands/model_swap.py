@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -80,7 +80,7 @@ def model_swap(
 
     values = changed_values(config, assignments)
     files = tuple(map(str, queries or ()))
-    options = {"min_share": min_share, "sample": sample, "queries": files}
+    options: dict[str, Any] = {"min_share": min_share, "sample": sample, "queries": files}
     try:
         launch(swap_model, reporter(), run, new_encoder, index_encoder, out, values, **options)
     except NoLift:

@@ -113,8 +113,8 @@ class VerdictFile:
         least = pc.if_else(checked["is_boolean"], 1, self.relevant_from)
         relevant = pc.greater_equal(checked["grade"], pc.fill_null(least, self.relevant_from))
         grade = pc.if_else(pc.fill_null(checked["is_boolean"], True), None, checked["grade"]).cast(pa.int32())
-        names = ("tenant", "query_id", "item_id", "probability")
-        return pa.table({name: checked[name] for name in names} | {"relevant": relevant, "grade": grade})
+        ids = ("tenant", "query_id", "item_id", "probability")
+        return pa.table({name: checked[name] for name in ids} | {"relevant": relevant, "grade": grade})
 
     def _sql_columns(self, present: list[str]) -> dict[str, str]:
         """SQL of each role's column; a role without one is null."""
@@ -197,8 +197,8 @@ class RecordedJudge(Judge):
     @cached_property
     def _chunks_of_document(self) -> NDArray[np.int64]:
         """Number of chunks of each chunk's document, shape (n_chunks,)."""
-        codes = self._chunks.doc_ids.dictionary_encode().indices.to_numpy()
-        return np.bincount(codes)[codes]
+        codes = np.asarray(self._chunks.doc_ids.dictionary_encode().indices.to_numpy(), np.int64)
+        return np.asarray(np.bincount(codes)[codes], np.int64)
 
 
 def _positions(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.base.types import Floats, Ints
+from darklode.pipeline.base.types import Doubles, Floats, Ints
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.model_swap.encoder_pair import EncoderPair, held_out_queries, load_vectors
@@ -169,7 +169,10 @@ def _partial(selected: Layers, held_out: PairedVectors, vectors: SwapVectors, he
 
     documents = vectors.documents
     line = fit_line(apply_layers(selected, vectors.train.new), vectors.train.new, documents)
-    orders = {"hottest": heat, "random": np.random.default_rng(seed).random(len(heat))}
+    orders: dict[str, Doubles] = {
+        "hottest": heat.astype(np.float64),
+        "random": np.random.default_rng(seed).random(len(heat)),
+    }
     mapped = apply_layers(selected, held_out.new)
     rows = [
         {"order": name, **asdict(recall)}

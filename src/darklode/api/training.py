@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from darklode.api.launching import Names, Overrides, changes_of, job_result, names_of, text_of
 from darklode.api.progress import BarReporter
 from darklode.api.views import JobResult, Location, url_of
@@ -121,7 +123,11 @@ def model_swap(
     from darklode.pipeline.model_swap.verdict import require_share
 
     changes, reporter = changes_of(config, settings), BarReporter(silent=silent)
-    options = {"min_share": min_share, "sample": sample, "queries": names_of(queries) if queries else []}
+    options: dict[str, Any] = {
+        "min_share": min_share,
+        "sample": sample,
+        "queries": names_of(queries) if queries else [],
+    }
     try:
         launch(swap_model, reporter, url_of(run), from_, onto, url_of(out), changes, **options)
         verdict, passed = require_share(Run(url_of(out))), True
