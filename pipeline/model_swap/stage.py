@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -10,11 +11,12 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.model_swap.encoder_pair import EncoderPair, load_vectors
 from darklode.pipeline.model_swap.selection import MapTrial, best_trial, fit_maps
-from darklode.pipeline.train.fit.heads import layers_of, name_tensors
 from darklode.pipeline.train.fit.weights import as_rows, load_weights
-from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.model_swap_tables import SWAP_TRIALS
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.types import Layers
 
 FIT_STAGE = Stage("swap_trials", 1, ("swap_texts", "tower_queries"), (SWAP_TRIALS.name, ADAPTER_WEIGHTS.name))
 
@@ -39,6 +41,8 @@ def fit(tables: Tables, output: Output, pair: EncoderPair, *, seed: int) -> None
     Raises:
         ArtifactError: there are too few validation queries.
     """
+    from darklode.pipeline.train.fit.heads import name_tensors
+
     vectors = load_vectors(tables, pair)
     n_validation = len(vectors.validation)
     if n_validation < MIN_VALIDATION:
@@ -73,6 +77,8 @@ def load_maps(tables: Tables) -> dict[str, Layers]:
     Args:
         tables: `swap_trials` and `adapter_weights`.
     """
+    from darklode.pipeline.train.fit.heads import layers_of
+
     rows = tables.sql(BEST_OF_METHODS_SQL).to_pylist()
     return {row["method"]: layers_of(load_weights(tables, row["trial"])) for row in rows}
 

@@ -50,8 +50,8 @@ class RerankerEval:
 
     @property
     def quality(self) -> float:
-        """nDCG@10 on the validation queries; a head that was never trained counts as 0."""
-        return self.validation or 0.0
+        """nDCG@10 on the validation queries; a head that was never trained is worse than any, also than one with 0."""
+        return -1.0 if self.validation is None else self.validation
 
 
 def train_reranker(  # noqa: PLR0913, PLR0917 (model, data, settings and callbacks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from darklode.schemas.reranker_tables import RERANKER_TRIALS, RERANKER_VERDICT
 
 RERANKER_VERDICT_STAGE = Stage(
     "reranker_verdict",
-    1,
+    2,
     ("adaptation_queries", RERANKER_TRIALS.name, "test_queries", "evaluation_pairs"),
     (RERANKER_VERDICT.name,),
 )
@@ -49,7 +50,8 @@ def decide_reranker(tables: Tables, output: Output) -> None:
     """Write the decision: the reranker if the test shows a gain over the best order that needs no training.
 
     That is the candidates' own order or the initial cross-encoder, whichever is better on validation. The gain must
-    pass interval, test and lower bound of `adapt`'s release test, and have been seen on validation.
+    pass interval, test and lower bound of `adapt`'s release test, and have been seen on validation. BM25 alone and the
+    encoder alone, which no fusion may be as good as, must not be better on the test.
 
     Args:
         tables: `adaptation_queries`, `reranker_trials`, `test_queries` and `evaluation_pairs`.
@@ -61,7 +63,11 @@ def decide_reranker(tables: Tables, output: Output) -> None:
     other = BASE_RERANKER if has_better_base else CANDIDATES
     rows = {(row.pop("system"), row.pop("other")): row for row in tables.sql(DIFFERENCES_SQL).to_pylist()}
     difference: Row = with_detectable_gain(rows.get((RERANKED, other), {})) if facts["queries"] else {}
-    why = _refusal_reason(trial, facts, other) or undecided_reason(difference, f"nDCG@10 against {other}")
+    why = (
+        _refusal_reason(trial, facts, other)
+        or undecided_reason(difference, f"nDCG@10 against {other}")
+        or _better_alone(rows)
+    )
     reason = why or (
         f"nDCG@10 {format_interval(difference)} against {other} on {difference['queries']} test queries whose clusters "
         "and positives are not in training"
@@ -82,6 +88,15 @@ def _refusal_reason(trial: Row, facts: Row, other: str) -> str | None:
         )
     if not facts["queries"]:
         return "every test query shares a positive with training: a gain could be memorized"
+    return None
+
+
+def _better_alone(rows: Mapping[tuple[str, str], Row]) -> str | None:
+    """Why a gain over the candidates is of no use: one of their two sources alone is at least as good on the test."""
+    for system in (BM25, BASE):
+        row = rows.get((RERANKED, system))
+        if row and row["difference"] <= 0:
+            return f"{system} alone needs no reranker: nDCG@10 of the reranked candidates {format_interval(row)} against it"
     return None
 
 

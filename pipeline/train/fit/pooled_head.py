@@ -98,8 +98,7 @@ def whitening_maps(queries: Moments, texts: Moments) -> dict[float, Floats]:
     values, axes = np.linalg.eigh((queries.covariance + texts.covariance) / 2)
     values = np.maximum(values, 0) + max(SHRINKAGE * float(np.mean(values)), 1e-12)
     return {
-        power: ((axes * (values / values.mean()) ** -power) @ axes.T).astype(np.float32)
-        for power in (0.0, *COVARIANCE_POWERS)
+        power: ((axes * (values / values.mean()) ** -power) @ axes.T).astype(np.float32) for power in COVARIANCE_POWERS
     }
 
 

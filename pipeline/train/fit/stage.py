@@ -54,9 +54,11 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     from darklode.pipeline.train.fit.model_selection import folds, without_shared_positives
 
     task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
-    served = tables.content("headroom") if settings.serve_as == "hybrid" else ""
-    hybrid = HybridScorer.from_tables(tables) if settings.serve_as == "hybrid" else None
-    inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity, served)
+    hybrid, contents = None, [tables.content(name) for name in PAIR_TABLES]
+    if settings.serve_as == "hybrid":
+        hybrid = HybridScorer.from_tables(tables)
+        contents += [tables.content(name) for name in ("headroom", "lexical_rankings")]
+    inputs_key = key_of(*contents, base.identity)
     if parts := folds(task, seed):
         _Trials(task, output, settings, base, inputs_key, seed, hybrid).run_on_folds(parts)
     else:

@@ -125,6 +125,6 @@ def best_by_power(task: Task) -> dict[float, Whitening]:
     best_ndcg: dict[float, float] = {}
     for whitening in whitenings(task):
         ndcg = task.validation.ndcg(task.frozen, whitening.apply(task.validation.vectors))
-        if ndcg > best_ndcg.get(whitening.power, -1.0):
+        if whitening.power not in best or ndcg > best_ndcg[whitening.power]:
             best[whitening.power], best_ndcg[whitening.power] = whitening, ndcg
     return best

@@ -29,6 +29,9 @@ def fuse_by_rank(rankings: Sequence[pa.Table]) -> pa.Table:
 def normalize(ranking: pa.Table) -> pa.Table:
     """Scores of each query between 0 (its last text) and 1 (its first); 1 if all are equal; columns query_id, text_id
     and value.
+
+    So the last text of a list counts as one that the list does not have, as in retrievers of kind `hybrid`. That
+    matters only for lists shorter than asked for: few texts have a word of the query.
     """
     extremes = ranking.group_by("query_id").aggregate([("score", "min"), ("score", "max")])
     joined = ranking.select(["query_id", "text_id", "score"]).join(extremes, "query_id")

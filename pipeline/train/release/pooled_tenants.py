@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables, key_of
 from darklode.pipeline.base.types import Doubles, Facts, Floats, Ints, Row
 from darklode.pipeline.evaluate.measures import compute_measures
-from darklode.pipeline.evaluate.paired import ResamplingSettings
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings
 from darklode.pipeline.train.data.system_names import BASE
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD_FILE, read_record
 from darklode.pipeline.train.release.identity import fingerprint, record
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.fit.pooled_head import TrainingPairs
 
 POOLED_STAGE = Stage(
-    "pooled_tenants", 1, (ADAPTED_TENANTS.name,), (POOLED_HEAD.name, POOLED_TRIALS.name, POOLED_TENANTS.name)
+    "pooled_tenants", 2, (ADAPTED_TENANTS.name,), (POOLED_HEAD.name, POOLED_TRIALS.name, POOLED_TENANTS.name)
 )
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
@@ -118,7 +118,9 @@ def train_pooled_head(
         "offset_ridge": None if np.isinf(offset_ridge) else offset_ridge,
         "tenants": evidence.n_tenants,
     }
-    output.facts |= {"mean": evidence.mean, "mean_low": evidence.mean_low, "spread": evidence.spread}
+    unknown = evidence.mean_low is None
+    output.facts |= {"mean": None if unknown else evidence.mean, "mean_low": evidence.mean_low}
+    output.facts |= {"spread": None if unknown else evidence.spread, "passed": evidence.passed}
     output.count(FunnelStep(POOLED_STAGE.name, "tenants", n_tenants, "pooled heads", int(evidence.released.sum())))
 
 
@@ -251,11 +253,11 @@ def format_evidence(row: Row, facts: Facts) -> str:
     """
     own = f"{row['clusters']} test clusters"
     own += "" if row["difference"] is None else f", {row['difference']:+.3f}"
+    own += ", too few to decide alone" if row["clusters"] < MIN_CLUSTERS else ""
     return (
         f"released on the evidence of {facts['tenants']:,} tenants: nDCG@10 {facts['mean']:+.3f} on average (at least "
-        f"{facts['mean_low']:+.3f}), standard deviation {facts['spread']:.3f} between tenants; own evidence: {own}, "
-        f"too little to decide alone; expected lift {row['expected']:+.3f}, probability of no lift "
-        f"{row['loss_probability']:.1%}"
+        f"{facts['mean_low']:+.3f}), standard deviation {facts['spread']:.3f} between tenants; own evidence: {own}; "
+        f"expected lift {row['expected']:+.3f}, probability of no lift {row['loss_probability']:.1%}"
     )
 
 
@@ -325,14 +327,20 @@ def pooled_card(run: Run, rows: Mapping[str, int]) -> bytes:
     counts = ", ".join(f"{count:,} {name}" for name, count in rows.items())
     lines = ["# Adapters of tenants", f"Released: {counts}."]
     facts = manifest.facts
-    if "mean_low" in facts and facts["mean_low"] is not None:
-        lines.append(
-            f"The pooled head lifts nDCG@10 by {facts['mean']:+.3f} on average over {facts['tenants']:,} tenants (at "
-            f"least {facts['mean_low']:+.3f}; standard deviation between tenants {facts['spread']:.3f}). Its evidence "
-            "is that of all tenants: a tenant with few test clusters may differ from them."
-        )
-    else:
+    if facts.get("mean_low") is None:
         lines.append(f"No pooled head is released: {facts.get('reason', 'too few tenants have test queries')}.")
+    else:
+        lift = (
+            f"{facts['mean']:+.3f} on average over {facts['tenants']:,} tenants (at least {facts['mean_low']:+.3f}; "
+            f"standard deviation between tenants {facts['spread']:.3f})"
+        )
+        lines.append(
+            f"The pooled head changes nDCG@10 by {lift}. Its evidence is that of all tenants: a tenant with few test "
+            "clusters may differ from them."
+            if facts["passed"]
+            else f"No pooled head is released: its nDCG@10 against the base is {lift}, which is no gain by the release "
+            "test."
+        )
     lines.append(
         "**Pooled:** the shared head was trained on queries and labels of all these tenants (`--pool-tenants`). Its "
         "weights depend on every tenant's rows; no text, query or name of another tenant is in a tenant's folder."

@@ -12,6 +12,7 @@ from darklode.pipeline.reranker.pairs import SoftPairs
 from darklode.pipeline.reranker.training import RerankerEval, WeightedCrossEntropy, stopping_reason, train_reranker
 from darklode.pipeline.towers import checkpoint
 from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.schemas.pooling import LocalModel
 from darklode.schemas.reranker import RerankerSettings
 from helpers.reranked import MARKERS, cross_encoder
@@ -100,4 +101,8 @@ def test_a_trial_stops_after_three_evaluations_without_a_gain() -> None:
     assert stopping_reason([*points, RerankerEval(4, None, 0.3, 1.0)]) == (
         "no gain on validation in 3 evaluations after step 1"
     )
-    assert RerankerEval(0, None, None, None).quality == 0
+
+
+def test_any_evaluation_is_better_than_a_head_that_was_never_trained() -> None:
+    worst = RerankerEval(4, None, 0.0, 0.25)
+    assert TrainingHistory([RerankerEval(0, None, None, None), worst]).best_point is worst

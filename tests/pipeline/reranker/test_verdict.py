@@ -14,6 +14,7 @@ from darklode.pipeline.reranker.verdict import (
     read_reranker_verdict,
     require_gain,
 )
+from darklode.pipeline.train.data.system_names import BASE, BM25
 from darklode.schemas.reranker_tables import RERANKER_TRIALS
 from helpers.reranked import RerankedRun
 from helpers.runs import execute, written
@@ -69,6 +70,14 @@ def test_a_base_that_reranks_better_than_the_candidates_must_be_beaten(tmp_path:
     assert (verdict["shipped"], verdict["other"]) == ("none", BASE_RERANKER)
     weak_base = trial | {"base": 0.4}
     assert decided(tmp_path / "b", weak_base, (CANDIDATES, GAIN), (BASE_RERANKER, LOSS))["shipped"] == "reranker"
+
+
+@pytest.mark.parametrize("system", [BM25, BASE])
+def test_a_system_without_reranker_that_is_better_is_used_instead(tmp_path: Path, system: str) -> None:
+    verdict = decided(tmp_path, {"validation": 0.6}, (CANDIDATES, GAIN), (system, LOSS))
+    assert verdict["shipped"] == "none"
+    assert verdict["reason"].startswith(f"{system} alone needs no reranker: nDCG@10 of the reranked candidates -0.100")
+    assert verdict["difference"] == 0.1, "the gain over the candidates is recorded"
 
 
 def test_a_refusal_is_an_error_with_the_reason(reranked: RerankedRun, tmp_path: Path) -> None:
