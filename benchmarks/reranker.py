@@ -2,10 +2,10 @@
 
 `train-reranker` with people's training labels: a cross-encoder initialized from all-MiniLM-L6-v2, a bi-encoder, because
 no cross-encoder's weights are at hand. It orders the first candidates of BM25 and the encoder, fused by rank or by
-score, whichever is better on validation. nDCG@10 on test queries whose positives training never saw; "difference" is the
-reranked list minus the system, with the interval and the p-value of the release test. Then the same model, with the
-same weight, on a collection that it was not trained on. On two shared cores training is short and the test small; both
-sizes are in the table.
+score, whichever is better on validation. nDCG@10 on test queries whose positives training never saw; "difference" is
+the reranked list minus the system, with the interval and the p-value of the release test. Then the same model, with
+the same weight, on a collection that it was not trained on. On two shared cores training is short and the test small;
+both sizes are in the table.
 
     python -m benchmarks.reranker [--quick] [--only COLLECTION ...] [--collections FOLDER] [--cache FOLDER]
 """

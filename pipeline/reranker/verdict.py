@@ -96,7 +96,8 @@ def _better_alone(rows: Mapping[tuple[str, str], Row]) -> str | None:
     for system in (BM25, BASE):
         row = rows.get((RERANKED, system))
         if row and row["difference"] <= 0:
-            return f"{system} alone needs no reranker: nDCG@10 of the reranked candidates {format_interval(row)} against it"
+            interval = format_interval(row)
+            return f"{system} alone needs no reranker: nDCG@10 of the reranked candidates {interval} against it"
     return None
 
 
