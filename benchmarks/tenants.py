@@ -15,8 +15,7 @@ and measured on the other. A false release is one whose lift on the truth querie
 over topics.
 
     python -m benchmarks.tenants [--quick] [--part gate|simulation|run] [--tenants N] [--seeds N] [--own-every N]
-                                [--no-offsets]
-                                 [--collections FOLDER] [--cache FOLDER]
+                                 [--no-offsets] [--collections FOLDER] [--cache FOLDER]
 """
 
 from __future__ import annotations

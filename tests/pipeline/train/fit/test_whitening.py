@@ -128,6 +128,12 @@ def test_it_begins_where_validation_is_best(adapted: Adapted, monkeypatch: pytes
     assert best_whitening(task) is None
 
 
+def test_each_power_has_a_map_without_validation_queries(adapted: Adapted) -> None:
+    task = task_of(adapted)
+    without = replace(task, validation=task.validation.take(np.empty(0, np.int64)))
+    assert list(best_by_power(without)) == [*COVARIANCE_POWERS]
+
+
 @pytest.mark.parametrize(("start", "method", "moved"), [("whitened", "linear", True), ("base", "linear", False)])
 def test_the_setting_says_where_it_begins(
     adapted: Adapted, monkeypatch: pytest.MonkeyPatch, start: str, method: str, moved: bool
