@@ -174,6 +174,7 @@ def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
         "adapt-tenants/local",
         "nightly-adapt/nightly",
         "compare-adapters/local",
+        "swap-model/local",
         "train-towers/local",
         "train-reranker/local",
         "run-laws/local",
