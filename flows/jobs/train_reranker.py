@@ -14,6 +14,7 @@ from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.base.models.loading import fetch_model
+from darklode.pipeline.base.models.local import require_tenant
 from darklode.pipeline.evaluate.stage import EVALUATION_STAGE
 from darklode.pipeline.reranker.candidates import CANDIDATES_STAGE, rerank_candidates
 from darklode.pipeline.reranker.evaluation import (
@@ -32,6 +33,7 @@ from darklode.pipeline.reranker.training_pairs import RERANKER_PAIRS_STAGE, rera
 from darklode.pipeline.reranker.verdict import RERANKER_VERDICT_STAGE, decide_reranker, require_gain
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
+from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.schemas.run_inputs import RerankerInputs
 from darklode.schemas.settings import Settings
@@ -68,6 +70,7 @@ def train_reranker(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flo
         NoLift: no gain is shown, so no reranker is released.
         MissingPart: a model or a package is missing.
         SettingsError: the base is a cross-encoder and no encoder is named.
+        DoesNotFit: the base was trained on another tenant's labels.
     """
     from darklode.pipeline.reranker.folder import save_reranker
 
@@ -81,6 +84,7 @@ def train_reranker(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flo
     if encoder is None and initial_reranker(initial_model, resolved).is_cross_encoder:
         raise SettingsError(f"{base} is a cross-encoder: name the encoder that finds its candidates with --encoder")
     finder = open_base(records, encoder or base, resolved)
+    require_tenant(initial_model, resolve_tenant(list(finder.sources), resolved.adapt.tenant))
     run = output_run(out, RerankerInputs)
     with run.lock():
         inputs = RerankerInputs(

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -87,6 +88,16 @@ def test_another_tenant_may_not_use_it(reranked: RerankedRun, tmp_path: Path) ->
     assert "reranker@files-" in judges(chunks(reranked, TENANT)).judge_id
     with pytest.raises(DoesNotFit, match=f"was trained for tenant {TENANT}, not for other"):
         judges(chunks(reranked, "other"))
+
+
+def test_training_does_not_start_from_another_tenants_reranker(reranked: RerankedRun, tmp_path: Path) -> None:
+    theirs = Path(copytree(reranked.root / "out" / "reranker", tmp_path / "theirs"))
+    record = json.loads((theirs / "reranker.json").read_text())
+    (theirs / "reranker.json").write_text(json.dumps(record | {"tenant": "other"}))
+    paths = [str(reranked.root / "run")], str(theirs), str(tmp_path / "out")
+    with pytest.raises(DoesNotFit, match=f"was trained for tenant other, not for {TENANT}"):
+        train_reranker(*paths, quick_settings(reranked.root), str(reranked.root / "bi"), 5)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
