@@ -77,7 +77,8 @@ def mistake(call: list[str]) -> str:
             return ""
         if name not in command.commands and hasattr(command, "default"):
             words.insert(0, name)
-            name = command.default
+            is_swap = "model-swap" in command.commands and {"--from", "--onto"} & set(words)
+            name = "model-swap" if is_swap else command.default
         if name not in command.commands:
             return f"there is no command {name}"
         command = command.commands[name]
