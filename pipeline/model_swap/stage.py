@@ -10,7 +10,6 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.model_swap.encoder_pair import EncoderPair, load_vectors
 from darklode.pipeline.model_swap.selection import MapTrial, best_trial, fit_maps
-from darklode.pipeline.train.fit.heads import layers_of, name_tensors
 from darklode.pipeline.train.fit.weights import as_rows, load_weights
 from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
@@ -39,6 +38,8 @@ def fit(tables: Tables, output: Output, pair: EncoderPair, *, seed: int) -> None
     Raises:
         ArtifactError: there are too few validation queries.
     """
+    from darklode.pipeline.train.fit.heads import name_tensors
+
     vectors = load_vectors(tables, pair)
     n_validation = len(vectors.validation)
     if n_validation < MIN_VALIDATION:
@@ -73,6 +74,8 @@ def load_maps(tables: Tables) -> dict[str, Layers]:
     Args:
         tables: `swap_trials` and `adapter_weights`.
     """
+    from darklode.pipeline.train.fit.heads import layers_of
+
     rows = tables.sql(BEST_OF_METHODS_SQL).to_pylist()
     return {row["method"]: layers_of(load_weights(tables, row["trial"])) for row in rows}
 
