@@ -50,7 +50,9 @@ class ServedIndex:
 def open_service(
     folder: str, encoders: Sequence[str], tenant: str | None, values: Mapping[str, Any] | None = None
 ) -> Iterator[ServedIndex]:
-    """Search systems for the texts of one tenant, or of each tenant of an index; each has answered a request, so its model is loaded.
+    """Search systems for the texts of one tenant, or of each tenant of an index.
+
+    Each has answered a request, so its model is loaded.
 
     Args:
         folder: output of `darklode index`, or a run.
