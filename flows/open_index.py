@@ -50,13 +50,15 @@ class ServedIndex:
 def open_service(
     folder: str, encoders: Sequence[str], tenant: str | None, values: Mapping[str, Any] | None = None
 ) -> Iterator[ServedIndex]:
-    """Search systems for one tenant's texts; each has answered a request, so its model is loaded.
+    """Search systems for the texts of one tenant, or of each tenant of an index.
+
+    Each has answered a request, so its model is loaded.
 
     Args:
         folder: output of `darklode index`, or a run.
         encoders: `base`, encoders of the settings, sentence-transformers models, and folders of `adapt` and
             `train-towers`; at most two different ones; empty: `base`.
-        tenant: the tenant; None: that of the index or the encoders, or the only one.
+        tenant: the tenant; None: all of the index, that of the encoders, or the only one of a run.
         values: overrides of the settings, as nested sections.
 
     Raises:
@@ -146,16 +148,18 @@ def _serve_index(
                 )
         services = {}
         for number, tenant_source in enumerate(tenant_sources(source, tenant)):
-            texts, (name,) = (
-                IndexedTexts(tenant_source.text_tables(), file.with_suffix(f".{number}")),
-                tenant_source.tenants,
-            )
+            (name,) = tenant_source.tenants
+            if name not in searcher.tenants:  # it came after the last update
+                continue
+            texts = IndexedTexts(tenant_source.text_tables(), file.with_suffix(f".{number}"))
             systems: dict[str, Retriever] = {
                 system: IndexRetriever(searcher, texts.ids, named_systems.adapters.get(system), name)
                 for system in named_systems.names
             }
             services[name] = SearchService(name, texts, systems)
         about = f"{len(searcher.texts):,} texts in an index of kind {searcher.facts['built']}"
+        if not services:
+            raise DoesNotFit(f"{source.url} has none of the tenants of {folder}; run `darklode index update` first")
         (first, *others) = services.values()
         yield ServedIndex(TenantServices(services) if others else first, settings, about)
 

@@ -128,6 +128,10 @@ def read_settings(run: Run) -> Settings:
     return recorded_settings(run.store.read(SETTINGS) or b"{}")
 
 
+LOCAL_ENCODER = "minilm"
+"""Encoder of the preset `local`."""
+
+
 def benchmark_preset(url: str) -> str:
     """The preset of a benchmark for which none is named: that of an existing run, or the best that is installed.
 
@@ -141,9 +145,11 @@ def benchmark_preset(url: str) -> str:
     except yaml.YAMLError:  # the build writes the file again
         stored = None
     judge = stored.get("judge") if isinstance(stored, Mapping) else None
-    if not isinstance(judge, Mapping):
+    if not isinstance(stored, Mapping) or not isinstance(judge, Mapping):
         return installed_preset()
-    return "local" if judge.get("kind") == "encoder" else DEFAULT_PRESET
+    # --set can replace the preset's judge, but not remove its encoder.
+    is_local = judge.get("kind") == "encoder" or LOCAL_ENCODER in (stored.get("encoders") or {})
+    return "local" if is_local else DEFAULT_PRESET
 
 
 @dataclass(frozen=True)

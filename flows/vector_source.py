@@ -65,12 +65,13 @@ def open_tenant_sources(source: str, settings: Settings, encoder: EncoderKind, n
     if source.endswith(VECTOR_FILE_SUFFIXES):
         raise CommandLineError(f"--tenants: {source} is a file of vectors, which has one tenant; omit it")
     training_source = read_run(Run(source)).training_source()
-    known_tenants = training_source.tenants()
+    known_tenants = training_source.text_tenants()
     tenants = known_tenants if names == ALL_TENANTS else sorted({name.strip() for name in names.split(",")} - {""})
     if not tenants:
         raise CommandLineError(f"--tenants: name tenants, separated by commas, or {ALL_TENANTS}")
     for tenant in tenants:
-        tenant_to_search(training_source, tenant, [])
+        if tenant not in known_tenants:
+            raise ArtifactError(f"{source} has no tenant {tenant}; choose from {', '.join(known_tenants)}")
     stored_vectors = StoredVectors(encoder, resolve_cache(settings.cache), settings.index.truncate_dim)
     return TenantSources(tuple(RunSource(training_source, tenant, stored_vectors) for tenant in sorted(tenants)))
 

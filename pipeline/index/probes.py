@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.index.faiss_io import is_member, one_thread
 from darklode.pipeline.index.source import StoredVectors, VectorSource, truncate_and_normalize
@@ -109,12 +110,13 @@ def update_neighbors(tables: Tables, output: Output, source: VectorSource, *, tr
         trained: id of the codebook in use.
 
     Raises:
-        ArtifactError: the previous tables are missing.
+        ArtifactError: the previous tables are missing, or no tenant of the queries has texts any more.
     """
     earlier = previous_tables(output, trained, INDEX_PROBES.name, INDEX_QUERIES.name)
     texts = tables.read(INDEXED_TEXTS.name, TEXT_COLUMNS)
-    query_rows = earlier.read(INDEX_QUERIES.name)
-    previous_lists = earlier.read(INDEX_PROBES.name)
+    query_rows, previous_lists = _of_current_tenants(
+        earlier.read(INDEX_QUERIES.name), earlier.read(INDEX_PROBES.name), texts
+    )
     added = texts.filter(pc.greater_equal(texts["number"], int(output.earlier_facts[NEXT_NUMBER_FACT])))
     output.write(INDEX_QUERIES.name, query_rows)
     for part in parts_of(query_rows):
@@ -128,6 +130,31 @@ def update_neighbors(tables: Tables, output: Output, source: VectorSource, *, tr
         output.write(INDEX_PROBES.name, probe_rows(part, numbers, scores))
     output.facts[NEXT_NUMBER_FACT] = max(int(output.earlier_facts[NEXT_NUMBER_FACT]), _next_number(texts))
     output.count(FunnelStep("index_probes", "queries", query_rows.num_rows, "queries", query_rows.num_rows))
+
+
+def _of_current_tenants(query_rows: pa.Table, lists: pa.Table, texts: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Queries, numbered from 0 in each part, and their lists, without those of tenants that have left the index.
+
+    Raises:
+        ArtifactError: no query is left.
+    """
+    is_current = pc.is_in(query_rows["tenant"], value_set=pc.unique(texts["tenant"]))
+    current = query_rows.filter(is_current)
+    if current.num_rows == query_rows.num_rows:
+        return query_rows, lists
+    if not current.num_rows:
+        raise ArtifactError("none of the index's tenants has texts any more: build it again")
+    base_rows = current.filter(pc.equal(current["part"], BASE_PART))  # all parts have the same queries
+    kept = np.sort(base_rows["query"].to_numpy())
+    own_lists = lists.filter(pc.is_in(lists["query"], value_set=pa.array(kept)))
+    current, own_lists = (_with_query(rows, np.searchsorted(kept, rows["query"])) for rows in (current, own_lists))
+    return current, own_lists
+
+
+def _with_query(rows: pa.Table, numbers: Ints) -> pa.Table:
+    """Rows with other query numbers."""
+    column = rows.schema.get_field_index("query")
+    return rows.set_column(column, rows.schema.field(column), pa.array(numbers).cast(rows.schema.field(column).type))
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,15 @@ class StoredVectors:
             ArtifactError: a vector is not in the cache.
         """
         for start in range(0, len(hashes), rows):
-            shards, numbers = self._find(keys_of(hashes[start : start + rows]))
-            yield start, truncate_and_normalize(shards.take(numbers), self.dimensions)
+            keys = keys_of(hashes[start : start + rows])
+            shards, numbers = self._find(keys)
+            try:
+                vectors = shards.take(numbers)
+            except ArtifactError:  # pruned since they were opened, perhaps computed again
+                self._opened.clear()
+                shards, numbers = self._find(keys)
+                vectors = shards.take(numbers)
+            yield start, truncate_and_normalize(vectors, self.dimensions)
             shards.release()
 
     def _find(self, keys: Keys) -> tuple[Shards, NDArray[np.int64]]:

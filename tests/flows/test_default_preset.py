@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from darklode.flows.config import installed_preset
-from darklode.flows.runs import benchmark_preset
+from darklode.flows.config import installed_preset, load_settings
+from darklode.flows.runs import LOCAL_ENCODER, benchmark_preset
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +45,15 @@ def test_a_run_keeps_its_judge_whatever_is_installed_since(
     assert benchmark_preset(str(tmp_path)) == preset
     monkeypatch.setenv("DARKLODE_PRESET", "open")
     assert benchmark_preset(str(tmp_path / "new")) == "open"
+
+
+def test_a_local_run_stays_local_with_another_judge(tmp_path: Path) -> None:
+    """`--set judge.kind=llm` replaces the preset's judge, but its retrievers must stay the same in the next build."""
+    for name, preset in (("minilm", "local"), ("other", "embedded")):
+        record = {"judge": {"kind": "llm"}, "encoders": {name: {"kind": "sentence_transformers"}}}
+        (tmp_path / "settings.yaml").write_text(yaml.safe_dump(record))
+        assert benchmark_preset(str(tmp_path)) == preset
+
+
+def test_the_preset_local_has_the_encoder_that_runs_are_recognized_by() -> None:
+    assert LOCAL_ENCODER in load_settings("local").encoders

@@ -11,6 +11,7 @@ from helpers.commands import build_without_prefect
 from helpers.fake_chat import FakeChat
 
 KEY = "sk-this-is-a-secret"
+SMALL = ["clean.keep_all=true", "pool.retrievers=[bm25, ppmi]", "pool.depth=4"]
 
 
 def write_source(folder: Path) -> Path:
@@ -33,9 +34,7 @@ def options(assignments: list[str]) -> list[str]:
 
 
 def build(out: Path, source: Path, assignments: list[str]) -> Settings:
-    chosen = load_settings(
-        assignments=["clean.keep_all=true", "pool.retrievers=[bm25, ppmi]", "pool.depth=4", *assignments]
-    )
+    chosen = load_settings(assignments=[*SMALL, *assignments])
     write_run(Run(str(out)), BenchmarkInputs(docs=str(source / "docs"), queries=str(source / "queries.txt")), chosen)
     build_without_prefect(str(out), source / "docs", source / "queries.txt", chosen)
     return chosen

@@ -127,19 +127,41 @@ def _open_writer(sink: pa.BufferOutputStream, first_group: pa.Table) -> pq.Parqu
     )
 
 
-def _repetitive_columns(rows: pa.Table) -> list[str]:
+def _repetitive_columns(rows: pa.Table) -> list[str] | bool:
     """Columns to encode with a dictionary: all but those whose first values are all different, such as ids and hashes.
 
     Without a useless dictionary, ids and hashes are encoded in half the time and take a quarter less space.
+
+    Returns:
+        Paths of the Parquet columns, as `ParquetWriter` takes them; True: all.
     """
     if rows.num_rows < DISTINCT_ROWS:
-        return list(rows.column_names)
+        return True
     first_rows = rows.slice(0, DISTINCT_ROWS)
     return [
-        field.name
+        path
         for field in rows.schema
-        if pa.types.is_nested(field.type) or pc.count_distinct(first_rows[field.name]).as_py() < DISTINCT_ROWS
+        if not _is_comparable(field.type) or pc.count_distinct(first_rows[field.name]).as_py() < DISTINCT_ROWS
+        for path in _leaf_paths(field)
     ]
+
+
+def _is_comparable(kind: pa.DataType) -> bool:
+    """Whether `count_distinct` has a kernel for a type."""
+    types = pa.types
+    return types.is_primitive(kind) or any(
+        is_kind(kind) for is_kind in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    )
+
+
+def _leaf_paths(field: pa.Field, parent: str = "") -> list[str]:
+    """Paths of the Parquet columns of a field: of a list its elements, of a struct its fields."""
+    path, kind = f"{parent}{field.name}", field.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _leaf_paths(pa.field("element", kind.value_type), f"{path}.list.")
+    if pa.types.is_struct(kind):
+        return [leaf for child in kind for leaf in _leaf_paths(child, f"{path}.")]
+    return [path]
 
 
 def first_day(rows: pa.Table) -> str | None:

@@ -161,6 +161,12 @@ class TrainingSource:
         tenant_rows = self.tables.sql("SELECT DISTINCT tenant FROM triplets ORDER BY tenant")
         return list(tenant_rows["tenant"].to_pylist())
 
+    def text_tenants(self) -> list[str]:
+        """Return the tenants with texts, sorted; some may have no triplets."""
+        table = "documents" if self.mined else "chunks"
+        tenant_rows = self.tables.sql(f"SELECT DISTINCT tenant FROM {table} ORDER BY tenant")
+        return list(tenant_rows["tenant"].to_pylist())
+
     def queries(self, tenant: str) -> pa.Table:
         """Load a tenant's queries; columns query_id, text, group (cluster id), split and kind."""
         build_sql = BUILD_QUERIES_SQL if self.judgments is None else JUDGED_QUERIES_SQL

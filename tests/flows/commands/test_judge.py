@@ -6,16 +6,20 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 
 from darklode.flows.commands import judge as judge_commands
+from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.llm.logprobs import LABEL_CONTRADICTED
-from helpers.commands import Call
+from darklode.pipeline.judge.recorded import NOT_RECORDED
+from helpers.commands import Call, build_without_prefect
 from helpers.fake_chat import FakeChat
-from helpers.judge_commands import KEY, build, judge_settings
+from helpers.judge_commands import KEY, SMALL, build, judge_settings
 
 
 def contradicting(_pair: str, said: dict[str, Any]) -> dict[str, Any]:
@@ -117,3 +121,50 @@ def test_help_names_every_option(call: Call) -> None:
         options = [one for parameter in command.params for one in parameter.opts if one.startswith("--")]
         assert options or name == "calibration"
         assert [one for one in options if not re.search(rf"{one}\b", shown.out)] == []
+
+
+@pytest.mark.slow
+def test_recorded_verdicts_judge_as_the_run_they_come_from(call: Call, source: Path, tmp_path: Path) -> None:
+    """Alone and as a panel of two columns; a changed file is judged again, one that is absent stops the build."""
+    columns = ["query_id", "chunk_id", "relevant", "probability"]
+    first, again, panel, file = (tmp_path / name for name in ("first", "again", "panel", "verdicts.parquet"))
+
+    def verdicts_of(out: Path) -> pa.Table:
+        order = [("query_id", "ascending"), ("chunk_id", "ascending")]
+        return Run(str(out)).tables("verdicts").read("verdicts").select(columns).sort_by(order)
+
+    build(first, source, [])
+    recorded = ["judge.kind=recorded", f"judge.verdicts={file}"]
+    pq.write_table(Run(str(first)).tables("verdicts").read("verdicts"), file)
+    settings = build(again, source, recorded)
+    assert build_without_prefect(str(again), source / "docs", source / "queries.txt", settings) == []
+    assert verdicts_of(again).equals(verdicts_of(first))
+    judge_ids = Run(str(again)).tables("verdicts").read("verdicts")["judge_id"].unique().to_pylist()
+    assert [name.partition(":")[0] for name in judge_ids] == ["recorded-1"]
+
+    rows = verdicts_of(first).to_pylist()
+    pq.write_table(verdicts_of(first).slice(1), file)
+    changed = load_settings(assignments=[*SMALL, *recorded])
+    stages = build_without_prefect(str(again), source / "docs", source / "queries.txt", changed)
+    assert "judge" in stages
+    assert "pool" not in stages
+    errors = Run(str(again)).tables("verdicts").read("verdicts")["error"].drop_null().to_pylist()
+    assert errors == [NOT_RECORDED]
+
+    labels = tmp_path / "labels.tsv"
+    lines = [f"{row['query_id']}\t{row['chunk_id']}\t{int(row['relevant'])}\t1" for row in rows]
+    labels.write_text("\n".join(["query_id\tchunk_id\tone\ttwo", *lines, ""]))
+    second = f"judge.panel=[{{kind: recorded, verdicts: {labels}, column: two}}]"
+    build(panel, source, ["judge.kind=recorded", f"judge.verdicts={labels}", "judge.column=one", second])
+    (panel_id,) = Run(str(panel)).tables("verdicts").read("verdicts")["judge_id"].unique().to_pylist()
+    assert panel_id.startswith("panel-1:")
+    shown = call("judge", "calibration", panel)
+    assert (shown.code, shown.err) == (0, "")
+    assert "Pairwise agreement within the panel" in shown.out
+    assert re.search(rf"{len(rows)} +{len(rows) - sum(not row['relevant'] for row in rows)} ", shown.out)
+
+    inputs = ("--docs", source / "docs", "--queries", source / "queries.txt", "--out", tmp_path / "none")
+    stopped = call("build", *inputs, "--set", "judge.kind=recorded", "--set", "judge.verdicts=absent.csv")
+    assert stopped.code == 1
+    assert "absent.csv cannot be read" in stopped.err
+    assert not (tmp_path / "none").exists()

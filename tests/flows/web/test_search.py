@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlencode
 
+import pyarrow.compute as pc
 import pytest
 from playwright.sync_api import Browser
 
@@ -16,11 +17,13 @@ from darklode.flows.web.guard import MAX_BODY_BYTES
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.index.searcher import VectorSearcher
+from darklode.pipeline.serve.service import SearchRequest
 from darklode.pipeline.train.release.adapter import Adapter
 from helpers.adapted import model_in, of_tenants, word
 from helpers.indexed import fitting
 from helpers.pages import quiet
 from helpers.review_run import Reply, ask
+from helpers.runs import put
 from helpers.searching_pages import Answering, answered, answering, two_systems
 
 QUERY = f"how {word(7)}"
@@ -121,6 +124,32 @@ def test_an_index_of_several_tenants_is_checked_and_updated(tenants_index: str) 
         assert all(finding.fits for finding in check.findings())
     source = json.loads(Path(tenants_index, "inputs.json").read_text())["source"]
     assert update_index(tenants_index, source).startswith("Nothing changed. ")
+
+
+def test_tenants_that_come_and_leave_are_served_once_the_index_is_updated(tmp_path: Path) -> None:
+    """Also one without triplets: `all` are the tenants with texts."""
+    run = of_tenants(tmp_path, MARKS | {"cedar": "cedaronly"})
+    chunks, triplets = run.tables("chunks").read("chunks"), run.tables("triplets").read("triplets")
+    put(run, "triplets", triplets.filter(pc.not_equal(triplets["tenant"], "cedar")))
+    put(run, "chunks", chunks.filter(pc.not_equal(chunks["tenant"], "cedar")))
+    index, settings = str(tmp_path / "index"), {"index": {"tuning_queries": 20}}
+    build_index(run.store.url, model_in(tmp_path).model, index, settings, tenants="all")
+    put(run, "chunks", chunks.filter(pc.not_equal(chunks["tenant"], "acme")))
+    with open_service(index, [], None) as served:
+        assert served.service.tenants == ("birch",)
+    with open_index_check(index) as check:
+        assert [finding.subject for finding in check.findings() if not finding.fits] == [f"texts of {run.store.url}"]
+    update_index(index, run.store.url)
+    with open_service(index, [], None) as served:
+        assert served.service.tenants == ("birch", "cedar")
+        for tenant in served.service.tenants:
+            (hits,) = served.service.answers([SearchRequest("base", QUERY, 5, tenant)])
+            assert {hit["text"].split()[0] for hit in hits} == {f"{tenant}only"}
+    with open_index_check(index) as check:
+        assert all(finding.fits for finding in check.findings())
+    export_index(index, "qdrant", tmp_path / "cedar", None, "cedar")
+    with pytest.raises(DoesNotFit, match="there is no tenant acme"):
+        export_index(index, "qdrant", tmp_path / "acme", None, "acme")
 
 
 def test_many_at_once_get_what_each_gets_alone(page: Answering) -> None:

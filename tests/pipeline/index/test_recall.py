@@ -36,7 +36,7 @@ def test_recall_is_the_share_of_the_exact_list_of_the_same_depth(indexed: Path) 
     with VectorSearcher(str(indexed / "index")) as searcher:
         finder, effort = searcher._finder, int(searcher.facts["effort"])
         found, _ = finder.find(queries, 100, effort)
-        rows = QueryPart("base", queries, right).rows(finder, effort)
+        rows = QueryPart("base", queries, right, ["default"] * len(queries)).rows(finder, effort)
     for row, (half, depth) in zip(rows, product((0, 1), (10, 100)), strict=True):
         pairs = zip(found[half::2, :depth].tolist(), right[half::2, :depth].tolist(), strict=True)
         shares = [len({*mine} & {*wanted}) / depth for mine, wanted in pairs]

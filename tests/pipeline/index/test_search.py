@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.index import search
+from darklode.pipeline.index.probes import tenants_of
 from darklode.pipeline.index.searcher import VectorSearcher
 from darklode.schemas.serving import INDEXES
 from helpers.indexed import clustered
@@ -93,3 +95,38 @@ def test_recall_is_measured_among_the_texts_of_each_querys_tenant(tmp_path: Path
     folder = build(make_source(tmp_path, SIZES), tmp_path / "index", settings_of("flat"))
     with VectorSearcher(folder) as searcher:
         assert {row["recall"] for row in searcher.facts["recall"]["base"].values()} == {1.0}
+
+
+def test_an_update_without_a_tenant_forgets_its_queries(tmp_path: Path) -> None:
+    """Of one whose texts have all left, no query is measured, and no list names a text."""
+    source, settings = make_source(tmp_path, SIZES), settings_of("ivfpq")
+    folder = build(source, tmp_path / "index", settings)
+    before = Run(folder).tables("index_queries").read("index_queries")
+    del source.vectors["a"]
+    source.vectors["c"] = source.vectors["c"][1:]
+    update(source, folder, settings)
+    tables = Run(folder).tables()
+    rows, texts = tables.read("index_queries"), tables.read("indexed_texts")
+    remaining = before.filter(pc.not_equal(before["tenant"], "a"))
+    assert {*texts["tenant"].to_pylist()} == {"b", "c"} == {*rows["tenant"].to_pylist()}
+    assert 0 < rows.num_rows == remaining.num_rows < before.num_rows
+    assert rows["query"].to_pylist() == list(range(rows.num_rows))
+    assert rows["vector"].equals(remaining["vector"])
+    lists, tenants = tables.read("index_probes"), tenants_of(rows, "base")
+    tenant_of_text = dict(zip(texts["number"].to_pylist(), texts["tenant"].to_pylist(), strict=True))
+    listed = lists.filter(pc.less_equal(lists["rank"], 100))
+    assert {*lists["query"].to_pylist()} == {*range(rows.num_rows)}
+    assert all(tenant_of_text[row["number"]] == tenants[row["query"]] for row in listed.to_pylist())
+    with VectorSearcher(folder) as searcher:
+        assert searcher.tenants == ("b", "c")
+        assert all(row["recall"] > 0.9 for row in searcher.facts["recall"]["base"].values())
+        with pytest.raises(DoesNotFit, match="no tenant a"):
+            searcher.search(clustered(1), tenant="a")
+
+
+def test_an_update_that_leaves_no_known_tenant_is_refused(tmp_path: Path) -> None:
+    source, settings = make_source(tmp_path, (40, 30)), settings_of("flat")
+    folder = build(source, tmp_path / "index", settings)
+    source.vectors = {"z": clustered(20, seed=3)}
+    with pytest.raises(ArtifactError, match="none of the index's tenants has texts any more: build it again"):
+        update(source, folder, settings)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from darklode.pipeline.base.artifacts import Store
-from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.errors import ArtifactError, InputError
 from darklode.pipeline.index import source as given
 from darklode.pipeline.index.source import FileSource, StoredVectors, truncate_and_normalize
 from darklode.schemas.settings import CacheSettings
@@ -32,6 +32,21 @@ def test_vectors_come_back_cut_and_scaled(tmp_path: Path) -> None:
     np.testing.assert_array_equal(source.stored_vectors.take(rows["content_hash"]), truncate_and_normalize(vectors, 8))
     parts = list(source.stored_vectors.blocks(rows["content_hash"], 20))
     assert [(start, len(block)) for start, block in parts] == [(0, 20), (20, 20), (40, 10)]
+
+
+def test_vectors_that_were_pruned_are_missed_until_they_are_computed_again(tmp_path: Path) -> None:
+    """The cache stays open between reads."""
+    stored = StoredVectors(model_in(tmp_path), CacheSettings(root=str(tmp_path / "cache")), None)
+    name, hashes = stored.encoder.encoder_id(), pa.array([f"{number:032x}" for number in range(10)])
+    vectors = np.random.default_rng(0).standard_normal((10, 8)).astype(np.float32)
+    for half in (slice(0, 5), slice(5, 10)):
+        stored.memory().append(name, hashes.take(pa.array(range(10)[half])), vectors[half])
+    before = stored.take(hashes[:5])
+    stored.memory().prune()
+    with pytest.raises(ArtifactError, match="were pruned while in use; run the command again"):
+        stored.take(hashes[5:])
+    stored.memory().append(name, hashes, vectors)
+    np.testing.assert_array_equal(stored.take(hashes)[:5], before)
 
 
 def test_an_array_has_its_row_numbers_for_ids(tmp_path: Path) -> None:

@@ -56,6 +56,42 @@ def test_only_repetitive_columns_have_a_dictionary() -> None:
     assert has_dictionary == {"n": False, "text": False, "side": True}
 
 
+@pytest.mark.parametrize("count", [10, ROWS])
+def test_lists_and_structs_keep_their_dictionaries(count: int) -> None:
+    """A name of the table's column does not name the Parquet column below it."""
+    lists = pa.array([["a repeated text", "another"]] * count)
+    columns = {
+        "large": lists.cast(pa.large_list(pa.large_string())),
+        "list": lists,
+        "nested": pa.array([[["a repeated text"]]] * count),
+        "none": pa.nulls(count),
+        "pair": pa.array([{"side": "left", "kinds": ["one"]}] * count),
+        "code": pa.array(["x"] * count).dictionary_encode(),
+    }
+    rows = numbered().slice(0, count)
+    for name, column in columns.items():
+        rows = rows.append_column(name, column)
+    file = pq.ParquetFile(pa.BufferReader(encode(rows)))
+    group = file.metadata.row_group(0)
+    has_dictionary = {
+        group.column(number).path_in_schema: "RLE_DICTIONARY" in group.column(number).encodings
+        for number in range(group.num_columns)
+    }
+    is_small = count < ROWS
+    assert has_dictionary == {
+        "n": is_small,
+        "text": is_small,
+        "large.list.element": True,
+        "list.list.element": True,
+        "nested.list.element.list.element": True,
+        "none": has_dictionary["none"],
+        "pair.side": True,
+        "pair.kinds.list.element": True,
+        "code": True,
+    }
+    assert file.read().equals(rows)
+
+
 def test_a_file_ends_once_it_is_large_enough_and_nothing_makes_none() -> None:
     assert len(packed(iter([numbered()]), 1)) == -(-ROWS // GROUP_ROWS)
     assert len(packed(iter([numbered()]), 1 << 30)) == 1
