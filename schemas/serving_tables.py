@@ -115,7 +115,7 @@ INDEX_PROBES = Table(
 
 INDEX_QUERIES = Table(
     "index_queries",
-    ("part", "query"),
+    ("tenant", "part", "query"),
     "queries used to measure recall",
     pa.schema(
         [

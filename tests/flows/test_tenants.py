@@ -16,6 +16,8 @@ from darklode.schemas.evaluation_tables import EVALUATION_TABLES
 from darklode.schemas.generation_tables import GENERATION_TABLES
 from darklode.schemas.law_tables import LAW_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
+from darklode.schemas.model_swap_tables import MODEL_SWAP_TABLES
+from darklode.schemas.reranker_tables import RERANKER_TABLES
 from darklode.schemas.review_tables import REVIEW_TABLES
 from darklode.schemas.serving_tables import SERVING_TABLES
 from darklode.schemas.tables import TABLES, TRIPLETS
@@ -137,6 +139,8 @@ def tables_written(run: Run) -> list[str]:
         *SERVING_TABLES,
         *GENERATION_TABLES,
         *TOWER_TABLES,
+        *MODEL_SWAP_TABLES,
+        *RERANKER_TABLES,
     )
     others = {"audit_retrievers", *(table.name for table in of_others if "tenant" in table.key)}
     others |= {TRIPLETS.changed_column, TRIPLETS.removed_column, "test_texts", "manual_texts"}

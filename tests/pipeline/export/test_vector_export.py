@@ -106,7 +106,7 @@ def test_the_same_vectors_give_the_same_bytes_whatever_the_blocks(
 
 def test_texts_from_outside_are_data(tmp_path: Path) -> None:
     class Odd:
-        tenant = "a'; DROP TABLE block; --"
+        tenants = ("a'; DROP TABLE block; --",)
 
         def text_tables(self) -> Iterator[pa.Table]:
             said = ['"}\n{"index": {}}', "\t\x01\u2028ünd 'x'"]
@@ -136,7 +136,7 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(indexed: Path, sh
         export_index(run, "qdrant", out, None, None)
     with pytest.raises(CommandLineError, match="omit --encoder"):
         export_index(index, "qdrant", out, "tiny", None)
-    with pytest.raises(DoesNotFit, match="not of other"):
+    with pytest.raises(DoesNotFit, match="no tenant other"):
         export_index(index, "qdrant", out, None, "other")
     assert not out.exists()
     (tmp_path / "full").mkdir()
