@@ -36,5 +36,5 @@ def test_what_cannot_be_swapped_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="sample 0: must be at least 100"):
         swap_model(run, "remote", old, out, sample=0)
     new = str(tiny_bert(tmp_path / "new", hidden_size=12))
-    with pytest.raises(ArtifactError, match="only 5 queries can be held out to select a map, at least 10 are needed"):
+    with pytest.raises(ArtifactError, match="only 4 queries can be held out to select a map, at least 10 are needed"):
         swap_model(run, new, old, out)
