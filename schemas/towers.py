@@ -72,7 +72,10 @@ class DistillSettings(Section):
     """Distillation of a smaller query tower from queries alone (`train-towers --stage 2`); documents stay unchanged."""
 
     student_layers: int = Field(
-        3, gt=0, description="Number of evenly spaced teacher layers that the student starts from."
+        3,
+        gt=0,
+        description="Number of the teacher's layers that the student starts from: the first and the last ones; 1: the "
+        "last one, over a table of hidden states.",
     )
     student_model: Annotated[str | None, PathField(or_name=True, names=("static",))] = Field(
         None,

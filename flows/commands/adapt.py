@@ -33,7 +33,16 @@ class AdaptCommands(DefaultCommand):
     default = "train"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the command's name if it was omitted."""
+        """Insert the command's name if it was omitted.
+
+        Raises:
+            CommandLineError: the command was renamed.
+        """
+        if args[:1] == ["swap"]:
+            raise CommandLineError(
+                "`adapt swap` is now `adapt preview`: it shows which live queries an adapter changes; to change the "
+                "query encoder of an index, use `adapt model-swap`"
+            )
         options = {arg.partition("=")[0] for arg in args}
         is_named = bool(args) and args[0] in self.commands
         if not is_named and options & {"--from", "--onto"}:
@@ -46,7 +55,6 @@ app.command()(adapt_compare.compare)
 app.command()(adapt_nightly.nightly)
 app.command()(adapt_serve.check)
 app.command()(adapt_serve.preview)
-app.command(hidden=True, context_settings={"ignore_unknown_options": True})(adapt_serve.swap)
 app.command()(adapt_serve.onnx)
 app.command("model-swap", epilog=model_swap.EXAMPLE)(model_swap.model_swap)
 

@@ -63,16 +63,6 @@ def preview(
         answer.say(f"{sentence(rows)} Full report: {page}")
 
 
-def swap(_arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-    """Renamed to `preview`, because `model-swap` changes the query encoder."""
-    from darklode.pipeline.base.errors import CommandLineError
-
-    raise CommandLineError(
-        "`adapt swap` is now `adapt preview`: it shows which live queries an adapter changes; to change the query "
-        "encoder of an index, use `adapt model-swap`"
-    )
-
-
 def onnx(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Output of `adapt` or `train-reranker`.")],
 ) -> None:

@@ -59,8 +59,8 @@ HoldOutOption = Annotated[
     str | None,
     typer.Option(
         metavar="RUN|files|clusters",
-        help="Stage 2: source of queries to measure on and not to train on; default: the smallest of several sources, "
-        "clusters of a single one.",
+        help="Stage 2: source of queries to measure on and not to train on; default: the smallest with at least 50 "
+        "and at most a fifth of all queries, else clusters of queries.",
     ),
 ]
 

@@ -16,7 +16,7 @@ from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.model_swap.encoder_pair import EncoderPair
 from darklode.pipeline.model_swap.evaluation import SWAP_TEST_STAGE, measure_maps
-from darklode.pipeline.model_swap.sample import SAMPLE_STAGE, sample_texts
+from darklode.pipeline.model_swap.sample import MIN_TEXTS, SAMPLE_STAGE, heat_inputs, sample_texts
 from darklode.pipeline.model_swap.stage import FIT_STAGE, fit
 from darklode.pipeline.model_swap.verdict import (
     SWAP_VERDICT_STAGE,
@@ -25,6 +25,7 @@ from darklode.pipeline.model_swap.verdict import (
     require_share,
 )
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.towers.held_out import CLUSTERS
 from darklode.pipeline.towers.queries import QUERIES_STAGE, content, read_files, tower_queries
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
@@ -65,9 +66,13 @@ def swap_model(  # noqa: PLR0913 (the parameters of the Prefect flow)
 
     Raises:
         NoLift: the share is not reached, so nothing is released.
-        SettingsError: one of them is no sentence-transformers encoder, or both are the same.
+        SettingsError: one of them is no sentence-transformers encoder, both are the same, or an option is out of range.
         ArtifactError: there are too few queries.
     """
+    if not 0 <= min_share <= 1:
+        raise SettingsError(f"min_share {min_share}: must be between 0 and 1")
+    if sample < MIN_TEXTS:
+        raise SettingsError(f"sample {sample}: must be at least {MIN_TEXTS}")
     records = read_runs([run])
     resolved = records[0].with_overrides(settings or {})
     pair = EncoderPair(open_base(records, index_encoder, resolved), open_base(records, new_encoder, resolved))
@@ -105,7 +110,16 @@ def steps(
         ),
         Step(
             QUERIES_STAGE,
-            call(tower_queries, sources, tenant=tenant, held_out=EVAL_QUERIES, seed=seed),
+            # The map is for the queries of this index: no source is held out as a whole, and passages are no queries.
+            call(
+                tower_queries,
+                sources,
+                tenant=tenant,
+                held_out=EVAL_QUERIES,
+                seed=seed,
+                hold_out=CLUSTERS,
+                with_passages=False,
+            ),
             lambda: {f"the run {source.run.store.url}": content(source) for source in sources},
             untracked=("sources",),
         ),
@@ -115,7 +129,7 @@ def steps(
             lambda: contents(pair.old),
             source=sources,
         ),
-        Step(SAMPLE_STAGE, call(sample_texts, pair, sample=sample, seed=seed)),
+        Step(SAMPLE_STAGE, call(sample_texts, pair, sample=sample, seed=seed), lambda: heat_inputs(pair)),
         Step(FIT_STAGE, call(fit, pair, seed=seed)),
         Step(SWAP_TEST_STAGE, call(measure_maps, pair, seed=seed)),
         Step(SWAP_VERDICT_STAGE, call(decide, min_share=min_share)),

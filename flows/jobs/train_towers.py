@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,8 +55,8 @@ def train_towers(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flow)
         teacher: folder of `darklode adapt` on this encoder; None: the encoder itself.
         queries: files of further queries, in the formats of `build`.
         stage: ScalingNote stage: 1 trains both towers and takes neither teacher nor queries; 2 distils.
-        hold_out: source of queries that is only measured on: a run, `files` or `clusters`; None: the smallest of
-            several sources, clusters of a single one.
+        hold_out: source of queries that is only measured on: a run, `files` or `clusters`; None: see
+            `choose_held_out`.
 
     Returns:
         The result in a sentence.
@@ -177,8 +178,14 @@ def _require_same_base(adapter: Adapter, encoder: SentenceTransformersSettings, 
 
 
 def _adapted_encoder(adapter: Adapter, folder: Path) -> SentenceTransformersSettings:
-    """The adapter's encoder: its folder truncates and normalizes; the query prompt is added here."""
-    return adapter.base.model_copy(update={"model": to_absolute(str(folder)), "revision": None, "truncate_dim": None})
+    """The adapter's encoder: its folder truncates and normalizes; the query prompt is added here.
+
+    Prompt and maximum length are those of the folder: a model swap has another encoder than its base.
+    """
+    config = json.loads((folder / "config_sentence_transformers.json").read_text())
+    prompt = (config.get("prompts") or {}).get(config.get("default_prompt_name") or "", "")
+    own = {"model": to_absolute(str(folder)), "revision": None, "truncate_dim": None, "max_seq_length": None}
+    return adapter.base.model_copy(update=own | {"query_prompt": prompt})
 
 
 def hand_over(run: Run, base: BaseEncoder, pair: TeacherPair, settings: Settings, sources: list[str]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.types import Doubles, Floats, Ints
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
@@ -75,7 +76,7 @@ def measure_maps(tables: Tables, output: Output, pair: EncoderPair, *, seed: int
     output.write(SWAP_QUALITY.name, _quality(tables, pair, vectors.documents, selected, seed))
     heat = tables.read("swap_texts", ["heat"])["heat"].to_numpy()
     output.write(SWAP_PARTIAL.name, _partial(selected, held_out, vectors, heat, seed))
-    output.facts |= _costs(tables, pair, held_out, selected)
+    output.facts |= _costs(tables, pair, vectors.validation, selected)
     output.count(FunnelStep(SWAP_TEST_STAGE.name, "held-out queries", len(held_out), "queries", len(held_out)))
 
 
@@ -167,6 +168,8 @@ def _partial(selected: Layers, held_out: PairedVectors, vectors: SwapVectors, he
     """Rows of `swap_partial`: texts in the order of their heat, and at random."""
     from darklode.pipeline.train.fit.heads import apply_layers
 
+    if not held_out.new.any():
+        return SWAP_PARTIAL.empty()
     documents = vectors.documents
     line = fit_line(apply_layers(selected, vectors.train.new), vectors.train.new, documents)
     orders: dict[str, Doubles] = {
@@ -188,7 +191,7 @@ def _costs(tables: Tables, pair: EncoderPair, queries: PairedVectors, selected: 
     from darklode.pipeline.train.fit.determinism import deterministic
 
     ids = tables.read("swap_texts", ["text_id"])["text_id"][:N_TIMED_DOCUMENTS].to_pylist()
-    texts = pair.old.sources[0].passage_rows(tenant_of(tables), ids)["text"].to_pylist()
+    texts = view(pair.old.sources[0].passage_rows(tenant_of(tables), ids)).to_pylist()
     model = pair.new.model
     model.encode_documents(texts[:1])  # loads the model
     began = time.perf_counter()

@@ -20,6 +20,7 @@ from darklode.pipeline.train.release.folder import (
     save_folder,
 )
 from darklode.pipeline.train.release.identity import fingerprint, record
+from darklode.pipeline.train.release.onnx_export import ONNX_FOLDER
 
 HEAD_NAME = "adapter.safetensors"
 
@@ -51,9 +52,9 @@ def save(run: Run, pair: EncoderPair, new: SentenceTransformersSettings) -> None
 
 
 def remove(run: Run) -> None:
-    """Remove an encoder that an earlier run released."""
+    """Remove an encoder that an earlier run released, and its export."""
     run.store.delete(RECORD_FILE)
-    for folder in (ENCODER_FOLDER, ADAPTER_FOLDER):
+    for folder in (ENCODER_FOLDER, ADAPTER_FOLDER, ONNX_FOLDER):
         run.store.delete_folder(folder)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
@@ -41,10 +39,16 @@ SAMPLE_SQL = """
     FROM ordered ORDER BY text_id
 """
 
+# Heat of all copies of a text.
 LOG_HEAT_SQL = """
-    SELECT doc_id AS text_id, sum(clicks) + sum(exposures) / (1 + sum(sum(exposures)) OVER ()) AS heat
-    FROM click_evidence WHERE tenant = $tenant GROUP BY doc_id
+    SELECT content_hash, sum(clicks) + sum(exposures) / (1 + sum(sum(exposures)) OVER ()) AS heat
+    FROM click_evidence JOIN texts ON doc_id = text_id WHERE tenant = $tenant GROUP BY content_hash
 """
+
+LOG_TABLE = "click_evidence"
+
+MIN_TEXTS = 100
+"""Smallest sample: Recall@100 of fewer texts is 1 by definition."""
 
 HEAT_DEPTH = 10
 """Without a log, a text is as hot as the number of training queries that have it among their first ten."""
@@ -65,7 +69,7 @@ def sample_texts(tables: Tables, output: Output, pair: EncoderPair, *, sample: i
     with tables.connect(SAMPLE_SQL) as connection:
         rows = connection.sql(SAMPLE_SQL, params=parameters).to_arrow_table()
         counted = connection.sql("SELECT count(DISTINCT content_hash) AS n FROM adaptation_texts").fetchall()
-    heat, source = _heat(tables, pair, tenant, rows["text_id"].to_pylist())
+    heat, source = _heat(tables, pair, tenant, rows)
     columns = {name: rows[name] for name in rows.column_names} | {"tenant": pa.repeat(tenant, rows.num_rows)}
     output.write(SWAP_TEXTS.name, SWAP_TEXTS.rows(columns | {"heat": heat}))
     output.facts |= {"index texts": int(counted[0][0]), "heat": source}
@@ -74,13 +78,23 @@ def sample_texts(tables: Tables, output: Output, pair: EncoderPair, *, sample: i
     output.count(FunnelStep(SAMPLE_STAGE.name, "distinct texts", int(counted[0][0]), "texts", rows.num_rows, dropped))
 
 
-def _heat(tables: Tables, pair: EncoderPair, tenant: str, text_ids: Sequence[str]) -> tuple[Doubles, str]:
-    source = pair.old.sources[0]
+def heat_inputs(pair: EncoderPair) -> dict[str, str]:
+    """Fingerprints of what heat is read from besides the tables of the stage: the log of a mined run."""
+    logs = [source for source in pair.old.sources if source.mined]
+    return {f"the log of {log.run.store.url}": log.run.tables(LOG_TABLE).content(LOG_TABLE) for log in logs}
+
+
+def _heat(tables: Tables, pair: EncoderPair, tenant: str, sampled: pa.Table) -> tuple[Doubles, str]:
+    """Heat of each sampled text, and where it comes from."""
+    source, text_ids = pair.old.sources[0], sampled["text_id"].to_pylist()
     if source.mined:
-        with source.run.tables("click_evidence").connect(LOG_HEAT_SQL) as connection:
+        texts = tables.read("adaptation_texts", ["text_id", "content_hash"])
+        with source.run.tables(LOG_TABLE).connect(LOG_HEAT_SQL) as connection:
+            connection.register("texts", texts)
             rows = connection.sql(LOG_HEAT_SQL, params={"tenant": tenant}).to_arrow_table()
-        heat_of = dict(zip(rows["text_id"].to_pylist(), rows["heat"].to_pylist(), strict=True))
-        return np.array([heat_of.get(name, 0.0) for name in text_ids]), "clicks and exposures of the log"
+        heat_of = dict(zip(rows["content_hash"].to_pylist(), rows["heat"].to_pylist(), strict=True))
+        heat = [heat_of.get(name, 0.0) for name in sampled["content_hash"].to_pylist()]
+        return np.array(heat, np.float64), "clicks and exposures of the log"
     queries = pair.old.queries(tables.sql(SPLIT_SQL, ["train"])["query"].to_pylist())
     results = search(queries, pair.documents(tenant, text_ids).old, HEAT_DEPTH)
     counts = np.bincount(results[results >= 0], minlength=len(text_ids))

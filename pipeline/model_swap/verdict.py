@@ -9,6 +9,7 @@ from darklode.pipeline.evaluate.paired import MIN_CLUSTERS
 from darklode.pipeline.model_swap.evaluation import INDEX_ENCODER, MAPPED, RE_EMBEDDING, SWAP_TEST_STAGE
 from darklode.pipeline.model_swap.sample import SAMPLE_STAGE
 from darklode.pipeline.model_swap.stage import FIT_STAGE
+from darklode.pipeline.train.release.adapter import MAPPED as MAPPED_ENCODER
 from darklode.schemas.model_swap_tables import SWAP_VERDICT
 
 SWAP_VERDICT_STAGE = Stage(
@@ -18,7 +19,7 @@ SWAP_VERDICT_STAGE = Stage(
     (SWAP_VERDICT.name,),
 )
 
-SHIPPED, NOT_SHIPPED = "mapped", "none"
+SHIPPED, NOT_SHIPPED = MAPPED_ENCODER, "none"
 
 FACTS_SQL = """
     SELECT (SELECT min(tenant) FROM tower_queries) AS tenant, method, setting,

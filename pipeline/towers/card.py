@@ -28,7 +28,7 @@ loss in ranking quality (ScalingNote, Proposition 3.2). `test`: test queries of 
 UNSEEN_SOURCE = "queries of {name}, which was held out of training"
 UNSEEN_CLUSTERS = (
     "whole clusters of queries that were held out of training, which is optimistic: other queries and passages of the "
-    "same collection were not. Expect less on other collections; `--hold-out` measures on another source"
+    "same collections were not. Expect less on other collections; `--hold-out` measures on another source"
 )
 
 CAVEATS = """\

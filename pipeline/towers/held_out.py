@@ -17,6 +17,11 @@ FILES, CLUSTERS = "files", "clusters"
 MIN_QUERIES = 50
 """Queries that a source must have to be held out by default: the mean of fewer says little."""
 
+MAX_SHARE = 0.2
+"""Largest share of all queries that is held out by default: training needs the others. A run that is searched with a
+large file of further queries stays in training.
+"""
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -43,7 +48,7 @@ class HeldOut:
 
 
 def choose_held_out(query_tables: Sequence[pa.Table], runs: Sequence[str], requested: str | None) -> HeldOut:
-    """The requested source; else the smallest of several, and clusters if there is only one.
+    """The requested source; else the smallest that is neither too small nor too large; else clusters of all sources.
 
     Args:
         query_tables: queries of each run, then of the files; column `test` marks test queries.
@@ -51,22 +56,35 @@ def choose_held_out(query_tables: Sequence[pa.Table], runs: Sequence[str], reque
         requested: a run, `files` or `clusters`; None: the default.
 
     Raises:
-        SettingsError: there is no such source, or it is the only one.
+        SettingsError: there is no such source, it has no queries, several have the name, or it is the only one.
     """
     names = [*runs, FILES]
     sizes = {number: rows.num_rows - (pc.sum(rows["test"]).as_py() or 0) for number, rows in enumerate(query_tables)}
     usable = [number for number, size in sizes.items() if size]
     if requested is not None and requested != CLUSTERS:
-        wanted = requested.rstrip("/")
-        matches = [number for number, name in enumerate(names) if name == wanted or name.endswith("/" + wanted)]
-        if not matches or usable in ([], matches[:1]):
-            others = ", ".join([*(names[number] for number in usable), CLUSTERS])
-            raise SettingsError(f"--hold-out {requested}: it must leave queries to train on; possible are {others}")
-        return _source(matches[0], names)
-    candidates = [number for number in usable if sizes[number] >= MIN_QUERIES]
-    if requested == CLUSTERS or len(usable) < 2 or not candidates:
+        return _source(_find(requested, names, usable), names)
+    max_size = MAX_SHARE * sum(sizes.values())
+    candidates = [number for number in usable if MIN_QUERIES <= sizes[number] <= max_size]
+    if requested == CLUSTERS or not candidates:
         return HeldOut("", 0, CLUSTERS)
     return _source(min(candidates, key=lambda number: (sizes[number], number)), names)
+
+
+def _find(requested: str, names: Sequence[str], usable: Sequence[int]) -> int:
+    """The number of the requested source: that of its exact name, else of the one whose path ends in it."""
+    wanted = requested.rstrip("/")
+    matches = [number for number, name in enumerate(names) if name == wanted] or [
+        number for number, name in enumerate(names) if name.endswith("/" + wanted)
+    ]
+    if len(matches) > 1:
+        several = ", ".join(names[number] for number in matches)
+        raise SettingsError(f"--hold-out {requested} is ambiguous: {several}")
+    if not set(matches) & set(usable) or len(usable) < 2:
+        others = ", ".join([*(names[number] for number in usable if len(usable) > 1), CLUSTERS])
+        raise SettingsError(
+            f"--hold-out {requested}: it must have queries and leave others to train on; possible are {others}"
+        )
+    return matches[0]
 
 
 def _source(number: int, names: Sequence[str]) -> HeldOut:

@@ -22,10 +22,10 @@ from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import TOWER_QUERIES
 
-QUERIES_STAGE = Stage("tower_queries", 2, (INGEST_QUERIES.writes[0],), (TOWER_QUERIES.name,))
+QUERIES_STAGE = Stage("tower_queries", 3, (INGEST_QUERIES.writes[0],), (TOWER_QUERIES.name,))
 
 HELD_SHARE = 10
-"""Validation, and held-out clusters, have at most one query in this many, test queries not counted."""
+"""Held-out clusters have at most one query in this many, test queries not counted; validation of the queries left."""
 
 NEAR_REASON = "near to a test or held-out query"
 
@@ -70,8 +70,9 @@ SPLIT_QUERIES_SQL = """
             PARTITION BY test, unseen, source = 'documents' ORDER BY md5(concat($seed, ' ', text)), text
         ) AS place FROM candidates
     ), held_out_size AS (
-        SELECT least($max_held_out, count(*) FILTER (NOT test AND source <> 'documents') // $share) AS n_held_out
-        FROM {distinct_queries}
+        SELECT least($max_held_out,
+                     count(*) FILTER (NOT test AND NOT unseen AND source <> 'documents') // $share) AS n_held_out
+        FROM candidates
     )
     SELECT row_number() OVER (ORDER BY text) - 1 AS n, CAST($tenant AS VARCHAR) AS tenant, text, index, source,
            CASE WHEN test THEN 'test' WHEN unseen THEN if(place <= $max_held_out, 'unseen', NULL)
@@ -107,12 +108,13 @@ def tower_queries(  # noqa: PLR0913 (tables, sources and options of the stage)
     held_out: int,
     seed: int,
     hold_out: str | None = None,
+    with_passages: bool = True,
 ) -> None:
     """Write each query and passage once, with its split.
 
-    Test queries of a run are `test`. Of several sources (runs, and the files together) one is held out as `unseen`; of
-    a single source, whole clusters of queries are. Queries and passages that nearly duplicate one further from
-    training are dropped.
+    Test queries of a run are `test`. Of several sources (runs, and the files together) a small one is held out as
+    `unseen`; without such a source, whole clusters of queries are. Queries and passages that nearly duplicate one
+    further from training are dropped.
 
     Args:
         tables: hold `raw_queries`, the queries of the files.
@@ -122,6 +124,7 @@ def tower_queries(  # noqa: PLR0913 (tables, sources and options of the stage)
         held_out: maximum size of a held-out set.
         seed: seed of the draw.
         hold_out: see `choose_held_out`.
+        with_passages: whether passages of the runs' texts are trained on, too.
 
     Raises:
         ArtifactError: there is nothing to train on, or several tenants.
@@ -135,7 +138,9 @@ def tower_queries(  # noqa: PLR0913 (tables, sources and options of the stage)
         ]
         chosen = choose_held_out(query_tables, [source.run.store.url for source in sources], hold_out)
         passages = [
-            _passages(source, tenant_name, seed, len(sources)) for source in sources if chosen.trains_on(source)
+            _passages(source, tenant_name, seed, len(sources))
+            for source in sources
+            if with_passages and chosen.trains_on(source)
         ]
         connection.register("all_queries", pa.concat_tables([*query_tables, *passages]))
         _write(connection, output, chosen, {"tenant": tenant_name, "seed": str(seed)}, held_out)

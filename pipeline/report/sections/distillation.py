@@ -59,7 +59,7 @@ SECTION = FigureSection(
             "Agreement with the teacher",
             "overlap is the share of the teacher's first ten in the student's first ten, top_100 their share in its "
             "first hundred. distance is the mean ‖q − s‖ of unit vectors, which bounds the loss in ranking up to a "
-            "constant. unseen queries belong to the held-out source, or to held-out clusters of a single one.",
+            "constant. unseen queries belong to the held-out source, or to held-out clusters of all sources.",
             sql_source(TOWER_HEALTH_SQL),
             needs=("tower_health",),
         ),

@@ -31,6 +31,9 @@ SAVED_RECORD_FILE = f"{ENCODER_FOLDER}/darklode.json"
 HEAD_FILE = f"{ADAPTER_FOLDER}/adapter.safetensors"
 """A head alone: linear layers with GELU between them, applied to the base's unit vectors."""
 
+MAPPED = "mapped"
+"""`shipped` of a model swap: its head maps the vectors of another encoder than the base."""
+
 _ID = re.compile(r"[0-9a-f]{16}")
 
 

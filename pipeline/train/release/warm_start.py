@@ -5,7 +5,7 @@ from __future__ import annotations
 from darklode.pipeline.base.errors import DoesNotFit, SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.base_encoder import InitialHead
-from darklode.pipeline.train.release.adapter import Adapter
+from darklode.pipeline.train.release.adapter import MAPPED, Adapter
 from darklode.pipeline.train.release.identity import identity
 
 METHODS = ("linear", "ffn")
@@ -34,7 +34,7 @@ def load_initial_head(adapter: Adapter, tenant: str, encoder: SentenceTransforme
         method: the method to train.
 
     Raises:
-        SettingsError: the method cannot start from a head, or the adapter's method differs.
+        SettingsError: the method cannot start from a head, the adapter's method differs, or it is a model swap.
         DoesNotFit: it belongs to another tenant or base.
     """
     from darklode.pipeline.train.fit.heads import N_LAYERS, add_residual
@@ -48,6 +48,10 @@ def load_initial_head(adapter: Adapter, tenant: str, encoder: SentenceTransforme
         raise DoesNotFit(
             f"{adapter.store.url} has another base: {other[0]} is {adapter_identity[other[0]]}, "
             f"not {base_identity[other[0]]}"
+        )
+    if adapter.facts["shipped"] == MAPPED:
+        raise SettingsError(
+            f"{adapter.store.url} maps the vectors of another encoder onto the base, so no head can start from it"
         )
     layers = adapter.layers if adapter.ships else []
     if adapter.ships and len(layers) != N_LAYERS[method]:

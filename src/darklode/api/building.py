@@ -171,7 +171,7 @@ def index(
     out: Location,
     adapter: Location | None = None,
     tenant: str | None = None,
-    tenants: str | None = None,
+    tenants: Names = (),
     config: Location | None = None,
     settings: Overrides | None = None,
     silent: bool = False,
@@ -184,7 +184,7 @@ def index(
         out: folder or `s3://` prefix of the index.
         adapter: output of `adapt`; recall is measured with its queries, too.
         tenant: tenant whose texts are indexed; None: the only one.
-        tenants: several tenants in one index, separated by commas, or `all`; every search then names its tenant.
+        tenants: several tenants in one index, or `all`; every search then names its tenant.
         config: YAML file with settings.
         settings: overrides of the run's settings.
         silent: show no progress.
@@ -198,5 +198,6 @@ def index(
     from darklode.flows.commands.index import summarize
     from darklode.flows.jobs.build_index import build_index
 
-    inputs = (url_of(run), encoder, url_of(out), changes_of(config, settings), tenant, text_of(adapter), tenants)
+    several = ",".join(names_of(tenants)) if tenants else None
+    inputs = (url_of(run), encoder, url_of(out), changes_of(config, settings), tenant, text_of(adapter), several)
     return job_result(out, run_job(build_index, silent, *inputs), summarize)

@@ -31,6 +31,10 @@ def test_what_cannot_be_swapped_is_refused(tmp_path: Path) -> None:
     endpoint = {"encoders": {"remote": {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"}}}
     with pytest.raises(SettingsError, match="is of kind openai"):
         swap_model(run, "remote", old, out, endpoint)
+    with pytest.raises(SettingsError, match="min_share 95: must be between 0 and 1"):
+        swap_model(run, "remote", old, out, min_share=95)
+    with pytest.raises(SettingsError, match="sample 0: must be at least 100"):
+        swap_model(run, "remote", old, out, sample=0)
     new = str(tiny_bert(tmp_path / "new", hidden_size=12))
-    with pytest.raises(ArtifactError, match="only 5 queries can be held out to select a map, at least 10 are needed"):
+    with pytest.raises(ArtifactError, match="only 4 queries can be held out to select a map, at least 10 are needed"):
         swap_model(run, new, old, out)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.jobs.train_towers import train_towers
+from darklode.flows.jobs.train_towers import _adapted_encoder, train_towers
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, SettingsError
 from darklode.pipeline.train.release.adapter import Adapter
@@ -54,6 +54,14 @@ def test_an_adapter_of_another_encoder_is_no_teacher(root: Path, tmp_path: Path)
     changed = QUICK | {"encoders": {"other": other}}
     with pytest.raises(DoesNotFit, match="was adapted from another encoder"):
         train_towers([str(root / "run")], "other", str(tmp_path / "out"), changed, str(root / "adapter"))
+
+
+def test_a_teacher_reads_queries_with_the_prompt_of_its_folder(root: Path, tmp_path: Path) -> None:
+    adapter, config = Adapter.open(str(root / "adapter")), tmp_path / "config_sentence_transformers.json"
+    config.write_text(json.dumps({"prompts": {"query": "find "}, "default_prompt_name": "query"}))
+    assert _adapted_encoder(adapter, tmp_path).query_prompt == "find ", "that of a model swap, not of its base"
+    config.write_text(json.dumps({"prompts": {"query": "", "document": ""}, "default_prompt_name": None}))
+    assert not _adapted_encoder(adapter, tmp_path).query_prompt
 
 
 def test_what_cannot_be_is_refused(root: Path, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_vectors_come_in_the_order_of_the_ids(swapped: SwappedRun) -> None:
     tables = swapped.out.tables()
     vectors = load_vectors(tables, pair)
     assert tenant_of(tables) == TENANT
-    assert len(vectors.validation) == 18
+    assert len(vectors.validation) == 17
     assert len(vectors.fitted) == len(vectors.documents) // 2
     assert not set(held_out_queries(tables)) & set(
         tables.sql("SELECT query FROM tower_queries WHERE split IN ('train', 'validation')")["query"].to_pylist()

@@ -8,6 +8,7 @@ from darklode.pipeline.model_swap.evaluation import (
     MAPPED,
     RE_EMBEDDING,
     SWAP_TEST_STAGE,
+    _partial,
     agreement,
     baselines,
     map_microseconds,
@@ -29,6 +30,14 @@ def test_a_perfect_map_finds_everything_and_no_map_does_not() -> None:
 
 def test_without_equal_dimensions_there_is_no_unmapped_search() -> None:
     assert list(baselines(swap_vectors(rotation(12)[:, :8]), 1)) == ["random orthogonal"]
+
+
+def test_without_held_out_queries_nothing_is_measured() -> None:
+    vectors = swap_vectors(rotation(8))
+    nobody = vectors.validation.take(np.array([], np.int64))
+    assert agreement(baselines(vectors, 1), nobody, vectors.documents, 13).num_rows == 0
+    partial = _partial(baselines(vectors, 1)["no map"], nobody, vectors, np.ones(300, np.float32), 13)
+    assert partial.num_rows == 0
 
 
 def test_the_cost_of_a_map_is_measured() -> None:

@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.model_swap.folder import remove, scores
 from darklode.pipeline.model_swap.stage import load_selected
 from darklode.pipeline.train.fit.heads import apply_layers
 from darklode.pipeline.train.release.adapter import Adapter
+from darklode.pipeline.train.release.warm_start import load_initial_head
 from helpers.adapted import TENANT, refused
 from helpers.swapped import SwappedRun
 
@@ -33,6 +35,13 @@ def test_the_record_is_that_of_an_adapter_of_the_index_encoder(swapped: SwappedR
     assert len(adapter.facts["indexes"][0]["queries"]) == 16
     assert scores(swapped.out.tables())["difference"] is not None
     assert refused(swapped.root / "out", swapped.root / "run") == "", "adapt check passes"
+
+
+@pytest.mark.slow
+def test_training_does_not_start_from_a_map_of_another_encoder(swapped: SwappedRun) -> None:
+    adapter = Adapter.open(str(swapped.root / "out"))
+    with pytest.raises(SettingsError, match="maps the vectors of another encoder onto the base"):
+        load_initial_head(adapter, TENANT, adapter.base, "linear")
 
 
 @pytest.mark.slow

@@ -54,6 +54,15 @@ def test_few_queries_decide_nothing(measured: Run) -> None:
     assert (row["validation_queries"], row["texts"], row["index_texts"]) == (20, 1, 1)
 
 
+def test_without_any_held_out_query_the_share_is_unknown(measured: Run) -> None:
+    written(measured, "swap_agreement", [])
+    step = Step(SWAP_VERDICT_STAGE, call(decide, min_share=0.0))
+    measured.execute(step.plan(measured), step.execute)
+    row = read_verdict(measured.tables())
+    assert (row["shipped"], row["recall_10"], row["queries"]) == ("none", None, 0)
+    assert row["reason"].startswith("too few held-out queries to decide: 0")
+
+
 @pytest.mark.slow
 def test_a_refusal_says_what_a_partial_re_embedding_brings(swapped: SwappedRun) -> None:
     assert require_share(swapped.out) == swapped.sentence

@@ -19,7 +19,7 @@ from helpers.runs import execute, put, read
 
 from .conftest import MORE, Distilled
 
-SIZES = {"first": 80, "second": 60}
+SIZES = {"first": 200, "second": 60}
 """Training queries of two runs."""
 
 
@@ -84,7 +84,7 @@ def test_which_queries_are_held_out_follows_from_seed_and_text(tmp_path: Path) -
     assert 0 < list(few.values()).count("unseen") <= (SIDES["train"] - 1 + SIDES["validation"]) // 10
 
 
-def test_the_smaller_of_two_sources_is_held_out_with_its_documents(tmp_path: Path) -> None:
+def test_a_small_source_is_held_out_with_its_documents(tmp_path: Path) -> None:
     runs = [build_to_adapt(tmp_path / name, {"train": n, "validation": 0, "test": 4}) for name, n in SIZES.items()]
     first = [str(row["text"]) for row in read(runs[0], "queries")]
     (tmp_path / "more.txt").write_text("\n".join([*map(unlike, range(90)), first[0]]))
@@ -104,6 +104,30 @@ def test_the_smaller_of_two_sources_is_held_out_with_its_documents(tmp_path: Pat
     assert not {unlike(number) for number in range(90)} & {
         text for text, side in with_files_held.items() if side in {"train", "validation"}
     }
+
+
+def test_validation_takes_a_tenth_of_what_is_not_held_out(tmp_path: Path) -> None:
+    run, out = build_to_adapt(tmp_path / "run", {"train": 30, "validation": 0, "test": 2}), Run(str(tmp_path / "out"))
+    (tmp_path / "more.txt").write_text("\n".join(map(unlike, range(270))))
+    sides = gathered(out, [source_of(run)], [str(tmp_path / "more.txt")], held_out=1000, hold_out="files")
+    counts = {side: list(sides.values()).count(side) for side in ("train", "validation", "unseen")}
+    assert counts["unseen"] == 270
+    assert counts["validation"] in {2, 3}, "not all that is left"
+    assert counts["train"] > 20
+
+
+def test_passages_are_left_out_on_request(tmp_path: Path) -> None:
+    run, out = build_to_adapt(tmp_path / "run"), Run(str(tmp_path / "out"))
+    execute(out, INGEST_QUERIES, lambda _, output: read_files([], output, IngestSettings(tenant=TENANT)))
+    execute(
+        out,
+        QUERIES_STAGE,
+        lambda tables, output: tower_queries(
+            tables, output, [source_of(run)], tenant=TENANT, held_out=5, seed=1, with_passages=False
+        ),
+    )
+    assert {row["source"] for row in read(out, "tower_queries")} == {"queries"}
+    assert out.manifests()["tower_queries"].facts["passages"] == 0
 
 
 def test_clusters_are_held_out_whole() -> None:
