@@ -131,6 +131,7 @@ CHANGED: dict[Leaf, Any] = {
     ("pool", "retrievers"): ["bm25", "character"],
     ("split", "group_by"): ["user"],
     ("relevance", "retrievers"): ["ppmi"],
+    ("reranker", "learning_rates"): [1e-4],
     ("bm25", "stemmer"): "german",
     ("clean", "language"): "de",
     ("logs", "time_zone"): "Europe/Berlin",
