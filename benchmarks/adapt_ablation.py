@@ -31,14 +31,14 @@ from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import MEASURE, QuerySet, Task
+from darklode.pipeline.train.data.fusion import fuse_by_score, normalize
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.system_names import WHITENED, by_scores
 from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked
 from darklode.pipeline.train.fit.head_methods import HeadMethod
 from darklode.pipeline.train.fit.model_selection import best_score, score_shares, without_shared_positives
-from darklode.pipeline.train.fit.whitening import Whitening, best_whitening
+from darklode.pipeline.train.fit.whitening import Whitening, best_uncentered, best_whitening, whitenings
 from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
-from darklode.pipeline.train.release.fusion import fuse_by_score, normalize
 from darklode.pipeline.train.release.label_free import DEPTH, LabelFree
 from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
@@ -123,7 +123,8 @@ def with_pairs(task: Task, query: Ints, position: Ints) -> Task:
 def variants(problem: Problem, seeds: int) -> dict[str, Callable[[], Doubles]]:
     """Scores by row."""
     task = problem.task
-    plain, centered = best_whitening(task, centerings=(0.0,)), best_whitening(task)
+    maps = list(whitenings(task))
+    plain, centered = best_uncentered(task, maps), best_whitening(task, maps)
     pairs = problem.fused_pairs()
     retrieved, start = task.from_training_pairs(*pairs), layers(centered)
 

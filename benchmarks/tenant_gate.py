@@ -10,7 +10,8 @@ from benchmarks.report import ResultTable
 from benchmarks.tenant_simulation import Topic, draw_tenants
 from darklode.pipeline.base.types import Doubles, Ints
 from darklode.pipeline.evaluate.paired import ResamplingSettings
-from darklode.pipeline.train.fit.pooled_head import Moments, whitening_maps
+from darklode.pipeline.train.fit.moments import Moments
+from darklode.pipeline.train.fit.pooled_head import whitening_maps
 from darklode.pipeline.train.release.pooled_evidence import decide_pooled_release
 
 CHANCE = ResamplingSettings(400, 1000, 13)

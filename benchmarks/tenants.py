@@ -45,9 +45,9 @@ from darklode.pipeline.base.types import Doubles, Floats, Ints
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, is_gain
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.fit.moments import Moments
 from darklode.pipeline.train.fit.pooled_head import (
     OFFSET_RIDGES,
-    Moments,
     TrainingPairs,
     offset_map,
     shared_maps,

@@ -95,7 +95,7 @@ def write_inputs(run: Run, inputs: Inputs) -> None:
     content = state | dump_inputs(inputs)
     # In the order of the fields, so that unchanged inputs are written as the same bytes.
     ordered = {name: content[name] for name in type(inputs).model_fields if name in content}
-    _write_changed(run, INPUTS, dump_checksummed(ordered))
+    run.store.write_changed(INPUTS, dump_checksummed(ordered))
 
 
 def update_inputs(run: Run, **changes: Any) -> None:
@@ -108,13 +108,7 @@ def update_inputs(run: Run, **changes: Any) -> None:
 def write_settings(run: Run, settings: Settings) -> None:
     """Write `settings.yaml`."""
     text = yaml.dump(settings.model_dump(mode="json"), Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
-    _write_changed(run, SETTINGS, text.encode())
-
-
-def _write_changed(run: Run, name: str, data: bytes) -> None:
-    """Write a file unless it has this content: a job without news writes nothing."""
-    if run.store.read(name) != data:
-        run.store.write(name, data)
+    run.store.write_changed(SETTINGS, text.encode())
 
 
 def read_settings(run: Run) -> Settings:

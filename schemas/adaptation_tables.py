@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from darklode.schemas.comparison_tables import COMPARISON_TABLES
 from darklode.schemas.pooled_tables import POOLED_HEAD, POOLED_TENANTS, POOLED_TRIALS
-from darklode.schemas.table import CLUSTER_INTERVAL, QUERY_ID, TENANT, Table, column
+from darklode.schemas.table import CLUSTER_INTERVAL, QUERY_ID, RELEASE_TEST, TENANT, Table, column
 
 INDEX = column("index", pa.int32(), "index of the run it comes from, from 0; a query searches the texts of its own run")
 TEXT = column(
@@ -274,21 +274,7 @@ ADAPTER_VERDICT = Table(
                 "nDCG@10 of adapted minus base; of their fusions with BM25 if `adapt.serve_as` is hybrid",
                 null=True,
             ),
-            *CLUSTER_INTERVAL,
-            column(
-                "bounded_low",
-                pa.float64(),
-                "97.5 % lower bound that allows for a rare loss not seen in any cluster",
-                null=True,
-            ),
-            column("p", pa.float64(), "two-sided p-value of a sign-flip test over clusters", null=True),
-            column("clusters", pa.int64(), "clusters of near-duplicates among these queries", null=True),
-            column(
-                "detectable",
-                pa.float64(),
-                "smallest true difference released with power .8; null for one cluster",
-                null=True,
-            ),
+            *RELEASE_TEST,
             column("setting", pa.string(), "selected learning rate or ridge penalty"),
             column("share", pa.float64(), "selected interpolation from base weights (0) to trained weights (1)"),
             column("validation_queries", pa.int64(), "queries used for model selection"),

@@ -5,6 +5,9 @@ from pydantic import Field
 from darklode.schemas.section import Section
 from darklode.schemas.shared import EvalQueries, LearningRates, MaxSteps, NumNegatives, TrainBatchSize
 
+CANDIDATES = 50
+"""Default number of candidates per query."""
+
 
 class RerankerSettings(Section):
     """Training of a cross-encoder (`train-reranker`)."""

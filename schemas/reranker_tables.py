@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from darklode.schemas.adaptation_tables import TEXT, TRIAL
-from darklode.schemas.table import CLUSTER_INTERVAL, QUERY_ID, TENANT, Table, column
+from darklode.schemas.table import QUERY_ID, RELEASE_TEST, TENANT, Table, column
 
 RERANK_CANDIDATES = Table(
     "rerank_candidates",
@@ -97,21 +97,7 @@ RERANKER_VERDICT = Table(
             column("part", pa.string(), "part of the test queries used, as in `evaluation`", null=True),
             column("queries", pa.int64(), "number of these queries"),
             column("difference", pa.float64(), "nDCG@10 of the reranked lists minus that of `other`", null=True),
-            *CLUSTER_INTERVAL,
-            column(
-                "bounded_low",
-                pa.float64(),
-                "97.5 % lower bound that allows for a rare loss not seen in any cluster",
-                null=True,
-            ),
-            column("p", pa.float64(), "two-sided p-value of a sign-flip test over clusters", null=True),
-            column("clusters", pa.int64(), "clusters of near-duplicates among these queries", null=True),
-            column(
-                "detectable",
-                pa.float64(),
-                "smallest true difference released with power .8; null for one cluster",
-                null=True,
-            ),
+            *RELEASE_TEST,
             column("weight", pa.float64(), "selected weight of the reranker's scores, 0 to 1"),
             column("validation_queries", pa.int64(), "queries used for model selection"),
         ]

@@ -99,6 +99,19 @@ CLUSTER_INTERVAL = (
 )
 """Columns of a difference's interval."""
 
+RELEASE_TEST = (
+    *CLUSTER_INTERVAL,
+    column(
+        "bounded_low", pa.float64(), "97.5 % lower bound that allows for a rare loss not seen in any cluster", null=True
+    ),
+    column("p", pa.float64(), "two-sided p-value of a sign-flip test over clusters", null=True),
+    column("clusters", pa.int64(), "clusters of near-duplicates among these queries", null=True),
+    column(
+        "detectable", pa.float64(), "smallest true difference released with power .8; null for one cluster", null=True
+    ),
+)
+"""Columns of the test that decides a release."""
+
 FITTED_KAPPA = column(
     "fitted_kappa", pa.float64(), "kappa at the fitted threshold, on the labels it was fitted on", null=True
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from darklode.flows.commands.options import ConfigOption, OutOption, RunsArgument, SetOption, application
+from darklode.schemas.reranker import CANDIDATES
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Run
@@ -42,7 +43,7 @@ def train_reranker(
     base: BaseOption,
     out: OutOption,
     encoder: FinderOption = None,
-    candidates: CandidatesOption = 50,
+    candidates: CandidatesOption = CANDIDATES,
     control: ControlOption = False,
     config: ConfigOption = None,
     assignments: SetOption = None,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from darklode.flows.jobs.adapt_encoder import contents, open_base, unopened_base
+from darklode.flows.jobs.adapt_encoder import open_base, pairs_step, unopened_base
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
+from darklode.flows.jobs.train_towers import query_steps
 from darklode.flows.report import write_report
 from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import publish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import NoLift, SettingsError
-from darklode.pipeline.ingest.files import source_fingerprint
-from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.model_swap.encoder_pair import EncoderPair
 from darklode.pipeline.model_swap.evaluation import SWAP_TEST_STAGE, measure_maps
 from darklode.pipeline.model_swap.sample import MIN_TEXTS, SAMPLE_STAGE, heat_inputs, sample_texts
@@ -26,10 +25,7 @@ from darklode.pipeline.model_swap.verdict import (
 )
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.held_out import CLUSTERS
-from darklode.pipeline.towers.queries import QUERIES_STAGE, content, read_files, tower_queries
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
-from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
-from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.schemas.adaptation import MIN_SHARE, SAMPLE_TEXTS
 from darklode.schemas.run_inputs import ModelSwapInputs
 from darklode.schemas.settings import Settings
@@ -97,38 +93,11 @@ def steps(
     pair: EncoderPair, files: list[str], settings: Settings, *, min_share: float = MIN_SHARE, sample: int = SAMPLE_TEXTS
 ) -> list[Step]:
     """The steps in data order."""
-    tenant, seed, sources = settings.adapt.tenant, settings.seed, pair.old.sources
+    seed = settings.seed
     return [
-        Step(
-            INGEST_QUERIES,
-            lambda: call(
-                read_files,
-                settings.ingest.model_copy(update={"tenant": resolve_tenant(list(sources), tenant)}).but("documents"),
-            ),
-            lambda: {f"the file {path}": source_fingerprint(path) for path in files},
-            source=files,
-        ),
-        Step(
-            QUERIES_STAGE,
-            # The map is for the queries of this index: no source is held out as a whole, and passages are no queries.
-            call(
-                tower_queries,
-                sources,
-                tenant=tenant,
-                held_out=EVAL_QUERIES,
-                seed=seed,
-                hold_out=CLUSTERS,
-                with_passages=False,
-            ),
-            lambda: {f"the run {source.run.store.url}": content(source) for source in sources},
-            untracked=("sources",),
-        ),
-        Step(
-            PAIRS_STAGE,
-            call(adaptation_pairs, settings.adapt.only("tenant", "sources", "targets")),
-            lambda: contents(pair.old),
-            source=sources,
-        ),
+        # The map is for the queries of this index: no source is held out as a whole, and passages are no queries.
+        *query_steps(pair.old, files, settings, held_out=EVAL_QUERIES, hold_out=CLUSTERS, with_passages=False),
+        pairs_step(pair.old, settings),
         Step(SAMPLE_STAGE, call(sample_texts, pair, sample=sample, seed=seed), lambda: heat_inputs(pair)),
         Step(FIT_STAGE, call(fit, pair, seed=seed)),
         Step(SWAP_TEST_STAGE, call(measure_maps, pair, seed=seed)),

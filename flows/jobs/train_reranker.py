@@ -35,11 +35,9 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.fit.requirements import check_parts
+from darklode.schemas.reranker import CANDIDATES
 from darklode.schemas.run_inputs import RerankerInputs
 from darklode.schemas.settings import Settings
-
-CANDIDATES = 50
-"""Default number of candidates per query."""
 
 
 def train_reranker(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flow)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from darklode.flows.jobs import train_both_towers as stage_one
-from darklode.flows.jobs.adapt_encoder import contents, open_base, unopened_base
+from darklode.flows.jobs.adapt_encoder import open_base, pairs_step, unopened_base
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import publish, run_step
@@ -24,7 +24,6 @@ from darklode.pipeline.towers.queries import QUERIES_STAGE, content, read_files,
 from darklode.pipeline.towers.stage import DISTIL_STAGE, distil
 from darklode.pipeline.towers.teacher_student import STATIC, TeacherPair
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
-from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.release.adapter import Adapter
@@ -90,8 +89,45 @@ def steps(
     base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Settings, hold_out: str | None = None
 ) -> list[Step]:
     """The steps in data order."""
-    tower_settings, seed, sources = settings.distill, settings.seed, base.sources
+    tower_settings, seed = settings.distill, settings.seed
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
+    return [
+        *query_steps(base, files, settings, held_out=tower_settings.eval_queries, hold_out=hold_out),
+        pairs_step(base, settings),
+        Step(
+            DISTIL_STAGE,
+            call(
+                distil, tower_settings.only("max_steps", "batch_size", "learning_rates", "report_to"), pair, seed=seed
+            ),
+        ),
+        Step(TOWER_TEST_STAGE, call(test_student, base, pair)),
+        Step(
+            EVALUATION_STAGE,
+            call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
+        ),
+    ]
+
+
+def query_steps(
+    base: BaseEncoder,
+    files: list[str],
+    settings: Settings,
+    *,
+    held_out: int,
+    hold_out: str | None,
+    with_passages: bool = True,
+) -> list[Step]:
+    """The steps that read and split unlabelled queries.
+
+    Args:
+        base: an encoder, with the runs.
+        files: files of further queries.
+        settings: the settings.
+        held_out: maximum size of a held-out set.
+        hold_out: see `choose_held_out`.
+        with_passages: whether passages of the runs' texts are trained on, too.
+    """
+    sources = base.sources
     return [
         Step(
             INGEST_QUERIES,
@@ -105,29 +141,13 @@ def steps(
                 tower_queries,
                 sources,
                 tenant=settings.adapt.tenant,
-                held_out=tower_settings.eval_queries,
-                seed=seed,
+                held_out=held_out,
+                seed=settings.seed,
                 hold_out=hold_out,
+                with_passages=with_passages,
             ),
             lambda: {f"the run {source.run.store.url}": content(source) for source in sources},
             untracked=("sources",),
-        ),
-        Step(
-            PAIRS_STAGE,
-            call(adaptation_pairs, settings.adapt.only("tenant", "sources", "targets")),
-            lambda: contents(base),
-            source=sources,
-        ),
-        Step(
-            DISTIL_STAGE,
-            call(
-                distil, tower_settings.only("max_steps", "batch_size", "learning_rates", "report_to"), pair, seed=seed
-            ),
-        ),
-        Step(TOWER_TEST_STAGE, call(test_student, base, pair)),
-        Step(
-            EVALUATION_STAGE,
-            call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
     ]
 

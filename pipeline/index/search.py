@@ -106,8 +106,9 @@ class IndexSearcher:
 
     def _block(self, queries: Floats, depth: int, effort: int, tenant: str | None) -> tuple[Ints, Floats]:
         texts = None if tenant is None else self.tenants[tenant]
-        numbers, scores = self._exact(queries, texts) if texts else (None, None)
-        if numbers is None or scores is None:
+        if tenant is not None and texts and self.is_exact(tenant):
+            numbers, scores = self._exact(queries, texts)
+        else:
             numbers, scores = self._candidates(queries, depth, effort, texts)
         scores[numbers < 0] = -np.inf
         if scores.shape[1] > 2 * depth:
@@ -127,16 +128,12 @@ class IndexSearcher:
         scores, numbers = self.kind.search(self.index, queries, n_candidates, selector)
         return numbers, self.stored.scores(queries, numbers) if self.stored else scores
 
-    def _exact(self, queries: Floats, texts: TenantTexts) -> tuple[Ints, Floats] | tuple[None, None]:
-        """All texts of a small tenant with their scores; None if it is not small, or the index has codes only."""
-        if len(texts.numbers) > MAX_EXACT_TEXTS:
-            return None, None
+    def _exact(self, queries: Floats, texts: TenantTexts) -> tuple[Ints, Floats]:
+        """All texts of a tenant with their scores."""
         if self.stored:
             scores = self.stored.all_scores(queries, texts.numbers)
-        elif (vectors := self.kind.vectors(self.index, texts.numbers)) is not None:
-            scores = queries @ vectors.T
         else:
-            return None, None
+            scores = queries @ self.kind.vectors(self.index, texts.numbers).T
         return np.broadcast_to(texts.numbers, scores.shape), scores
 
 

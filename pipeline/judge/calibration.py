@@ -29,6 +29,7 @@ from darklode.pipeline.base.agreement import (
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.judge.grade_thresholds import ScoreGradedJudge, fit_grades, thresholds_by_tenant
 from darklode.pipeline.judge.human_labels import human_labels
@@ -183,7 +184,7 @@ def _write_comparison(
         if settings.threshold == "fitted" and fitted is not None:
             threshold, relevant = fitted, compared.relevant_from(fitted)
     counts = confusion(relevant[compared.read], compared.positive[compared.read])
-    row |= {"threshold": threshold, "kappa": _finite_or_none(cohens_kappa(counts))}
+    row |= {"threshold": threshold, "kappa": finite_or_none(cohens_kappa(counts))}
     row |= {name: int(count) for name, count in counts._asdict().items()}
     row |= {"labels": len(compared.read), "unreadable": int((~compared.read).sum())}
     output.write("calibration", pa.Table.from_pylist([row], schema=CALIBRATION.schema))
@@ -202,7 +203,7 @@ def _fit_row(rated: Comparison, fit: ThresholdFit, seed: int) -> dict[str, float
     return row | {
         "fitted_threshold": threshold[0],
         "fitted_kappa": threshold[1],
-        "cross_validated_kappa": _finite_or_none(held_out_kappa),
+        "cross_validated_kappa": finite_or_none(held_out_kappa),
     }
 
 
@@ -235,10 +236,6 @@ def _reliability(tenant: str, curve: ReliabilityCurve) -> pa.Table:
     bins = len(curve.labels)
     columns = {field.name: getattr(curve, field.name) for field in fields(curve)}
     return RELIABILITY.rows({"tenant": pa.repeat(tenant, bins), "bin": list(range(bins))} | columns)
-
-
-def _finite_or_none(value: float | NDArray[np.float64]) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)

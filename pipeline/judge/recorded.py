@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.artifacts.tables import escape_glob
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.columns import JUDGMENT_COLUMNS, ColumnMapping
@@ -101,7 +102,7 @@ class VerdictFile:
         reader = READERS.get(Path(self.path).suffix.lower())
         if reader is None:
             raise InputError(f"{self.path}: judge.verdicts takes a file that ends in {', '.join(READERS)}")
-        parameters = {"path": str(Path(self.path).expanduser())}
+        parameters = {"path": escape_glob(str(Path(self.path).expanduser()))}
         try:
             with duckdb.connect() as connection:
                 names = [name for name, *_ in connection.sql(f"DESCRIBE FROM {reader}", params=parameters).fetchall()]
@@ -119,18 +120,18 @@ class VerdictFile:
     def _sql_columns(self, present: list[str]) -> dict[str, str]:
         """SQL of each role's column; a role without one is null."""
         names = {"label": self.column} if self.column else {}
-        found = ColumnMapping("judge", names, COLUMNS, ("query_id", "item_id", "label")).find(self.path, present)
-        quoted = {role: '"{}"'.format(name.replace('"', '""')) for role, name in found.items()}
+        columns = ColumnMapping("judge", names, COLUMNS, ("query_id", "item_id", "label")).find(self.path, present)
+        quoted = {role: '"{}"'.format(name.replace('"', '""')) for role, name in columns.items()}
         tenant = f"nullif(trim({quoted['tenant']}::VARCHAR), '')" if "tenant" in quoted else "NULL"
         return {"probability": "NULL"} | quoted | {"tenant": f"CAST({tenant} AS VARCHAR)"}
 
     def _refuse_faults(self, checked: pa.Table) -> None:
-        bad = checked.filter(pc.is_valid(checked["fault"])).sort_by("line")
-        if bad.num_rows:
-            row = bad.slice(0, 1).to_pylist()[0]
+        faulty_rows = checked.filter(pc.is_valid(checked["fault"])).sort_by("line")
+        if faulty_rows.num_rows:
+            row = faulty_rows.slice(0, 1).to_pylist()[0]
             raise InputError(
                 f"{self.path}, row {row['line']} (query {row['query_id']}, {row['item_id']}): {row['fault']}; "
-                f"{bad.num_rows} of {checked.num_rows} rows cannot be used"
+                f"{faulty_rows.num_rows} of {checked.num_rows} rows cannot be used"
             )
         if not checked.num_rows:
             raise InputError(f"{self.path} has no verdict")
@@ -168,21 +169,22 @@ class RecordedJudge(Judge):
         chunk_rows = pc.index_in(pairs["chunk_id"], value_set=self._chunks.chunk_ids).to_numpy()
         documents = self._chunks.doc_ids.take(pa.array(chunk_rows))
         by_document = _positions(pairs["query_id"], documents, verdicts)
-        position = np.where(by_chunk >= 0, by_chunk, by_document)
-        is_found = position >= 0
-        found = verdicts.take(pa.array(np.where(is_found, position, 0), mask=~is_found))
-        is_relevant = pc.fill_null(found["relevant"], False).to_numpy()
+        verdict_row = np.where(by_chunk >= 0, by_chunk, by_document)
+        is_found = verdict_row >= 0
+        pair_verdicts = verdicts.take(pa.array(np.where(is_found, verdict_row, 0), mask=~is_found))
+        is_relevant = pc.fill_null(pair_verdicts["relevant"], False).to_numpy()
         is_ambiguous = is_found & (by_chunk < 0) & is_relevant & (self._chunks_of_document[chunk_rows] > 1)
         reason = np.full(pairs.num_rows, None, dtype=object)
-        reason[pc.is_null(found["relevant"]).to_numpy()] = EMPTY_VERDICT
+        reason[pc.is_null(pair_verdicts["relevant"]).to_numpy()] = EMPTY_VERDICT
         reason[~is_found], reason[is_ambiguous] = NOT_RECORDED, AMBIGUOUS_DOCUMENT
         self._counts["recorded"] += int(is_found.sum())
         self._counts["not_recorded"] += int((~is_found).sum())
         errors = pa.array(reason, pa.string())
-        known = {
-            name: pc.if_else(pc.is_null(errors), found[name], None) for name in ("relevant", "grade", "probability")
+        labels = {
+            name: pc.if_else(pc.is_null(errors), pair_verdicts[name], None)
+            for name in ("relevant", "grade", "probability")
         }
-        return replies_of(known | {"error": errors}, pairs.num_rows)
+        return replies_of(labels | {"error": errors}, pairs.num_rows)
 
     def _of_queries(self, query_ids: pa.ChunkedArray) -> pa.Table:
         """The tenant's verdicts on these queries."""
@@ -205,6 +207,6 @@ def _positions(
     query_ids: pa.ChunkedArray, item_ids: pa.Array | pa.ChunkedArray, verdicts: pa.Table
 ) -> NDArray[np.int64]:
     """Row of each pair in `verdicts`, -1 if there is none, shape (n_pairs,)."""
-    keys = pc.binary_join_element_wise(query_ids, item_ids, "\0")
-    known = pc.binary_join_element_wise(verdicts["query_id"], verdicts["item_id"], "\0")
-    return np.asarray(pc.fill_null(pc.index_in(keys, value_set=known), -1).to_numpy(), dtype=np.int64)
+    pair_keys = pc.binary_join_element_wise(query_ids, item_ids, "\0")
+    verdict_keys = pc.binary_join_element_wise(verdicts["query_id"], verdicts["item_id"], "\0")
+    return np.asarray(pc.fill_null(pc.index_in(pair_keys, value_set=verdict_keys), -1).to_numpy(), dtype=np.int64)

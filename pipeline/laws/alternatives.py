@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import stdtrit
 
+from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.laws import format
 from darklode.pipeline.laws.costs import MeasuredCosts, ModelCost
@@ -174,4 +175,4 @@ def _paired_gain(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, f
 def _gain_columns(gain: tuple[float, float, float]) -> Row:
     """Columns of `law_plan` for a gain and its interval; NaN becomes null."""
     names = ("gain", "gain_low", "gain_high")
-    return {name: value if np.isfinite(value) else None for name, value in zip(names, gain, strict=True)}
+    return {name: finite_or_none(value) for name, value in zip(names, gain, strict=True)}

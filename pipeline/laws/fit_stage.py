@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.laws.correlation import correlations
 from darklode.pipeline.laws.curve_fitting import N_REFINED, Fit
@@ -84,7 +85,7 @@ def _write(output: Output, key_columns: Row, points: LawPoints, result: LawResul
     output.write(LAW_PREDICTIONS.name, _rows(LAW_PREDICTIONS, predictions))
     counts = {"points": len(points), "held_out": int(result.held_out.sum()), "near_chance": int(result.plateau.sum())}
     verdict = {"verdict": result.verdict, "reason": result.reason, "claimed": result.claimed}
-    errors = {"held_out_error": _finite_or_none(result.error), "naive_error": _finite_or_none(result.naive)}
+    errors = {"held_out_error": finite_or_none(result.error), "naive_error": finite_or_none(result.naive)}
     form = {"form": result.chosen.form.name if result.chosen else None}
     output.write(LAW_VERDICTS.name, _rows(LAW_VERDICTS, [key_columns | verdict | form | errors | counts]))
 
@@ -98,9 +99,9 @@ def _fit_row(fit: Fit, result: LawResult, held_out: LawPoints | None) -> Row:
         "starts": fit.starts,
         "searched": min(fit.starts, N_REFINED),
         "reached": fit.n_optima,
-        "aicc": _finite_or_none(fit.aicc),
-        "r2": _finite_or_none(fit.r2),
-        "held_out_error": None if held_out is None else _finite_or_none(prediction_error(fit, held_out)),
+        "aicc": finite_or_none(fit.aicc),
+        "r2": finite_or_none(fit.r2),
+        "held_out_error": None if held_out is None else finite_or_none(prediction_error(fit, held_out)),
         "degenerate": "; ".join(fit.form.bounds_hit(fit.at, fit.frame)) or None,
     }
 
@@ -154,11 +155,11 @@ def _prediction_rows(
         {
             "fitted_to": fitted_to,
             "size": int(places.size[row]),
-            "parameters": _finite_or_none(places.parameters[row]),
+            "parameters": finite_or_none(places.parameters[row]),
             "loss": observed[row],
             "predicted": float(predicted),
-            "low": _finite_or_none(ends[0, row]),
-            "high": _finite_or_none(ends[1, row]),
+            "low": finite_or_none(ends[0, row]),
+            "high": finite_or_none(ends[1, row]),
             "part": str(parts[row]),
         }
         for row, predicted in enumerate(fit.predict(places))
@@ -177,10 +178,6 @@ def _extrapolated_points(places: LawPoints) -> tuple[LawPoints, int]:
     sizes = np.concatenate([places.size, np.repeat([2 * max_size, 4 * max_size], len(model_sizes))])
     parameters = np.concatenate([places.parameters, np.tile(model_sizes, 2)])
     return places.with_sizes(sizes, parameters), 2 * len(model_sizes)
-
-
-def _finite_or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def _rows(table: Any, rows: list[Row]) -> pa.Table:

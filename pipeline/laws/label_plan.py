@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES
+from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.laws import format
 from darklode.pipeline.laws.costs import MeasuredCosts
@@ -232,7 +233,7 @@ def interval_ends(fits: list[Fit], figure: Callable[[Fit], float]) -> Ends:
     # "nearest" returns one of the values: interpolating towards an infinite one gives infinity or NaN.
     with np.errstate(invalid="ignore"):
         low, high = np.percentile(values[1:], INTERVAL_PERCENTILES, method="nearest")
-    return [_finite(values[0]), _finite(low), _finite(high)]
+    return [finite_or_none(values[0]), finite_or_none(low), finite_or_none(high)]
 
 
 def loss_at(fit: Fit, size: float) -> float:
@@ -299,8 +300,3 @@ def _value(loss: float, measure: str) -> float:
 def _times(n_queries: float | None, price: float) -> float | None:
     """What a number of queries costs; None if the number is."""
     return None if n_queries is None else n_queries * price
-
-
-def _finite(value: float) -> float | None:
-    """The value, or None if it is infinite or NaN."""
-    return float(value) if np.isfinite(value) else None

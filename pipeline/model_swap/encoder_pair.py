@@ -11,9 +11,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.chunk_texts import view
-from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.model_swap.vectors import PairedVectors, SwapVectors
-from darklode.pipeline.retrieve.encoders.caching import CachedTexts
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.schemas.model_swap_tables import SWAP_TEXTS
 
@@ -59,10 +57,7 @@ class EncoderPair:
         rows = pc.index_in(np.asarray(text_ids, object), passages["chunk_id"].combine_chunks())
         passages = passages.take(rows)
         hashed = passages["content_hash"].combine_chunks(), view(passages).combine_chunks()
-        old, new = (
-            CachedTexts(side.model, EmbeddingCache(side.cache.root, side.cache.vector_dtype))(hashed)
-            for side in (self.old, self.new)
-        )
+        old, new = (encoder.documents(*hashed) for encoder in (self.old, self.new))
         return PairedVectors(new, old)
 
 

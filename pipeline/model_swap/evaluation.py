@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.chunk_texts import view
+from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.base.types import Doubles, Floats, Ints
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.model_swap.encoder_pair import EncoderPair, held_out_queries, load_vectors
 from darklode.pipeline.model_swap.maps import random_orthogonal, zero_padding
 from darklode.pipeline.model_swap.partial import fit_line, partial_recalls
-from darklode.pipeline.model_swap.recall import CUTOFFS, mean_share, share_found
+from darklode.pipeline.model_swap.recall import CUTOFFS, MeanShare, mean_share, share_found
 from darklode.pipeline.model_swap.vectors import PairedVectors, SwapVectors, search
 from darklode.pipeline.train.types import Layers
 from darklode.schemas.model_swap_tables import SWAP_AGREEMENT, SWAP_PARTIAL, SWAP_QUALITY
@@ -113,12 +114,13 @@ def agreement(systems: Mapping[str, Layers], queries: PairedVectors, documents: 
             for k in CUTOFFS:
                 share = mean_share(share_found(result, references[reference], k), seed)
                 if name != reference and share.queries:
-                    rows.append({"system": name, "reference": reference, "k": k, **_without_nan(asdict(share))})
+                    rows.append({"system": name, "reference": reference, "k": k, **_columns(share)})
     return pa.Table.from_pylist(rows, schema=SWAP_AGREEMENT.schema)
 
 
-def _without_nan(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: None if value != value else value for name, value in values.items()}  # noqa: PLR0124 (NaN)
+def _columns(share: MeanShare) -> dict[str, Any]:
+    values = {name: finite_or_none(getattr(share, name)) for name in ("value", "low", "high", "bounded_low")}
+    return values | {"queries": share.queries}
 
 
 def _quality(tables: Tables, pair: EncoderPair, documents: PairedVectors, selected: Layers, seed: int) -> pa.Table:

@@ -21,8 +21,7 @@ from darklode.pipeline.train.release.folder import (
 )
 from darklode.pipeline.train.release.identity import fingerprint, record
 from darklode.pipeline.train.release.onnx_export import ONNX_FOLDER
-
-HEAD_NAME = "adapter.safetensors"
+from darklode.pipeline.train.types import TENSORS_FILE
 
 
 def save(run: Run, pair: EncoderPair, new: SentenceTransformersSettings) -> None:
@@ -36,9 +35,7 @@ def save(run: Run, pair: EncoderPair, new: SentenceTransformersSettings) -> None
     Raises:
         DarklodeError: the saved folder does not reproduce the mapped vectors.
     """
-    from safetensors.numpy import save as dump
-
-    from darklode.pipeline.train.fit.heads import apply_layers, name_tensors
+    from darklode.pipeline.train.fit.heads import apply_layers, head_bytes
 
     manifest = run.manifest(FIT_STAGE)
     mark = key_of(manifest.fingerprint if manifest else "", pair.identity)
@@ -48,7 +45,9 @@ def save(run: Run, pair: EncoderPair, new: SentenceTransformersSettings) -> None
     texts = probes(run.tables("adaptation_queries"))
     expected = apply_layers(layers, pair.new.queries(texts))
     model = assemble_model(load_query_tower(new, "cpu"), new, layers)
-    save_folder(run.store, mark, model, compare_vectors(texts, expected), {HEAD_NAME: dump(name_tensors(layers))})
+    save_folder(
+        run.store, mark, model, compare_vectors(texts, expected), {TENSORS_FILE: head_bytes(layers, new.encoder_id())}
+    )
 
 
 def remove(run: Run) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -53,10 +53,6 @@ class SwapVectors:
     def training_documents(self, n: int) -> PairedVectors:
         """The first `n` fitted documents."""
         return self.documents.take(self.fitted[:n])
-
-    def with_validation(self, validation: PairedVectors) -> SwapVectors:
-        """The same with other validation queries."""
-        return replace(self, validation=validation)
 
 
 def search(queries: Floats, documents: Floats, depth: int) -> Ints:

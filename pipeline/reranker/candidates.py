@@ -12,6 +12,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.prepare.split import SPLITS
 from darklode.pipeline.reranker.lists import CandidateLists
+from darklode.pipeline.train.data.fusion import fuse
 from darklode.pipeline.train.data.sources import TrainingSource, texts_of
 from darklode.pipeline.train.release.label_free import DENSE_WEIGHTS
 from darklode.schemas.reranker_tables import RERANK_CANDIDATES
@@ -83,10 +84,7 @@ def _lists(queries: QuerySet, frozen: FrozenIndex, bm25: Bm25Rankings, depth: in
 
 
 def _fuse(lists: tuple[pa.Table, pa.Table], weight: float | None, depth: int) -> pa.Table:
-    from darklode.pipeline.train.release.fusion import fuse_by_rank, fuse_by_score, normalize
-
-    lexical, dense = lists
-    rows = fuse_by_rank(lists) if weight is None else fuse_by_score(normalize(lexical), normalize(dense), weight)
+    rows = fuse(*lists, weight)
     return rows.filter(pc.less_equal(rows["rank"], depth))
 
 

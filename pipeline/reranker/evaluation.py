@@ -15,15 +15,14 @@ from darklode.pipeline.reranker.candidates import load_lists
 from darklode.pipeline.reranker.stage import best_trial, load_best_reranker
 from darklode.pipeline.train.data.system_names import BASE, BM25
 from darklode.pipeline.train.release.evaluation import (
-    TEST_LABELS_SQL,
-    TEST_QUERIES_SQL,
+    ranked_systems,
     test_queries,
     write_rankings,
+    write_test_labels,
 )
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS, CONTROL_WEIGHTS
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.reranker_tables import RERANK_CANDIDATES, RERANKER_TRIALS
-from darklode.schemas.tables import TABLES
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Doubles
@@ -97,9 +96,8 @@ def rank_test_candidates(
         if trial["base"] is not None:
             base_scores = _scores(output, lists, initial.open())
             rankings[BASE_RERANKER] = lists.rerank(base_scores, trial["base_weight"])
-    write_rankings(tables, output, rankings)
-    for name, query in (("test_queries", TEST_QUERIES_SQL), ("test_labels", TEST_LABELS_SQL)):
-        output.write(name, tables.sql(query).cast(TABLES[name].schema))
+    write_rankings(tables, output, rankings, RERANKER_TEST_STAGE)
+    write_test_labels(tables, output)
 
 
 PAIRS_PER_BLOCK = 1 << 10
@@ -149,6 +147,5 @@ def evaluate_reranker(tables: Tables, output: Output, settings: EvaluateSettings
         settings: measures, resamples and sign flips.
         seed: seed of resamples and sign flips.
     """
-    ranked_systems = tables.sql("SELECT DISTINCT system FROM test_rankings")["system"].to_pylist()
-    systems = [name for name in SYSTEMS if name in ranked_systems]
+    systems = ranked_systems(tables, SYSTEMS)
     evaluate(tables, output, settings, systems=systems, compared=compared_pairs(systems), seed=seed)

@@ -59,13 +59,8 @@ def save_reranker(run: Run, base: BaseEncoder, initial: InitialReranker) -> None
             _save_model(run, tables, base, initial, mark)
     facts = json.dumps(_facts(run, tables, verdict, base, initial), indent=1, ensure_ascii=False).encode()
     if verdict["shipped"] == SHIPPED:  # the copy in the folder names its tenant wherever it is copied to
-        _write_changed(run, f"{RERANKER_FOLDER}/{RERANKER_RECORD}", facts)
-    _write_changed(run, RERANKER_RECORD, facts)
-
-
-def _write_changed(run: Run, name: str, data: bytes) -> None:
-    if run.store.read(name) != data:
-        run.store.write(name, data)
+        run.store.write_changed(f"{RERANKER_FOLDER}/{RERANKER_RECORD}", facts)
+    run.store.write_changed(RERANKER_RECORD, facts)
 
 
 def _save_model(run: Run, tables: Tables, base: BaseEncoder, initial: InitialReranker, mark: str) -> None:

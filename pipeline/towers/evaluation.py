@@ -12,13 +12,11 @@ from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.towers.stage import load_best_student, query_set
 from darklode.pipeline.train.release.evaluation import DEPTH as RANKING_DEPTH
 from darklode.pipeline.train.release.evaluation import (
-    TEST_LABELS_SQL,
-    TEST_QUERIES_SQL,
     test_queries,
     write_rankings,
+    write_test_labels,
 )
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
-from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import DISTILLATION_TRIALS, TOWER_HEALTH, TOWER_QUERIES
 
 if TYPE_CHECKING:
@@ -65,11 +63,10 @@ def test_student(tables: Tables, output: Output, base: BaseEncoder, pair: Teache
         student = load_best_student(tables, pair)
         systems = {"teacher": pair.queries(labelled.texts), "student": student.vectors(labelled)}
         lists = {name: labelled.ranking(frozen, vectors, RANKING_DEPTH) for name, vectors in systems.items()}
-        write_rankings(tables, output, lists)
+        write_rankings(tables, output, lists, TOWER_TEST_STAGE)
         rows = [_agreement_row(frozen, student, split, query_set(tables, pair, split)) for split in SPLITS]
         output.facts |= _speeds(pair, student, list(labelled.texts[:N_TIMED_QUERIES]))
-    for name, query in (("test_queries", TEST_QUERIES_SQL), ("test_labels", TEST_LABELS_SQL)):
-        output.write(name, tables.sql(query).cast(TABLES[name].schema))
+    write_test_labels(tables, output)
     output.write(TOWER_HEALTH.name, pa.Table.from_pylist([row for row in rows if row], schema=TOWER_HEALTH.schema))
 
 

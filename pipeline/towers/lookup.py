@@ -95,6 +95,6 @@ def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     Args:
         tokenizer: a transformers tokenizer.
     """
-    whole, plain = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
-    place = next(place for place in range(len(whole)) if whole[place : place + len(plain)] == plain)
-    return whole[:place], whole[place + len(plain) :]
+    surrounded, word = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
+    start = next(index for index in range(len(surrounded)) if surrounded[index : index + len(word)] == word)
+    return surrounded[:start], surrounded[start + len(word) :]

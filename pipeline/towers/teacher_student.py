@@ -74,7 +74,6 @@ class TeacherPair:
         from darklode.pipeline.towers.student import (
             Student,
             add_projection,
-            evenly_spaced,
             first_and_last,
             keep_layers,
         )
@@ -90,10 +89,14 @@ class TeacherPair:
         frozen = None
         if not self.model:
             model: Any = loaded[0].auto_model
-            is_lookup = self.layers == 1 and can_look_up(model)
-            if is_lookup and not is_restored:
-                replace_lower_layers(loaded)
-            keep_layers(model, self.layers, first_and_last if self.layers > 1 or is_lookup else evenly_spaced)
-            # Token embeddings stay the teacher's, so that tokens that no training text has fit the layers above them.
-            frozen = None if is_lookup or self.layers == 1 else "embeddings"
+            if self.layers > 1:
+                keep_layers(model, self.layers, first_and_last)
+                # Those of the teacher, so that tokens that no training text has fit the layers above them.
+                frozen = "embeddings"
+            elif can_look_up(model):
+                if not is_restored:
+                    replace_lower_layers(loaded)
+                keep_layers(model, 1, first_and_last)
+            else:
+                keep_layers(model, 1)
         return Student(add_projection(loaded, dimensions), settings, frozen)

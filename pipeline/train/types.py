@@ -1,4 +1,4 @@
-"""Type aliases of adaptation."""
+"""Type aliases and file names of adaptation."""
 
 from __future__ import annotations
 
@@ -14,3 +14,6 @@ Layers = list[tuple[Floats, Floats]]
 
 OnStep = Callable[[int, str], None]
 """Progress callback of a training trial: steps done, and a message."""
+
+TENSORS_FILE = "adapter.safetensors"
+"""File of the trained tensors alone, in `adapter/`."""

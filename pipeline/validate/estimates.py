@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES, interval
+from darklode.pipeline.base.finite import finite_or_none
 
 _Counts = NDArray[np.int64]
 
@@ -89,7 +89,7 @@ class IntervalEstimate:
     def columns(self, name: str) -> dict[str, float | None]:
         """Convert to the columns `name`, `name_low` and `name_high`; null if unknown."""
         values = {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
-        return {column: value if math.isfinite(value) else None for column, value in values.items()}
+        return {column: finite_or_none(value) for column, value in values.items()}
 
 
 UNKNOWN_ESTIMATE = IntervalEstimate(float("nan"), float("nan"), float("nan"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from darklode.pipeline.base.agreement import (
     quadratic,
 )
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.validate.estimates import (
     UNKNOWN_ESTIMATE,
     IntervalEstimate,
@@ -269,5 +269,5 @@ def _fit_threshold_row(scope: Scope, readable: ReviewedPairs, seed: int) -> dict
         return {}
     query = np.unique(rated.query, return_inverse=True)[1]
     held_out_kappa = cross_validated_kappa(rated.probability, rated.positive, query, seed, weight)
-    finite_kappa = held_out_kappa if math.isfinite(held_out_kappa) else None
+    finite_kappa = finite_or_none(held_out_kappa)
     return {"fitted_threshold": threshold[0], "fitted_kappa": threshold[1], "cross_validated_kappa": finite_kappa}

@@ -91,6 +91,15 @@ class Store:
         """The pyarrow filesystem; use with `path`."""
         return self._fs
 
+    def write_changed(self, name: str, data: bytes) -> None:
+        """Write a file unless it has this content: a job without news writes nothing.
+
+        Raises:
+            NotWritable: see `write`.
+        """
+        if self.read(name) != data:
+            self.write(name, data)
+
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Write a file atomically: readers see all of it or nothing, even after a kill or a power failure.
 

@@ -81,9 +81,9 @@ class IndexKind(IndexSettings):
         del index, share
         return effort
 
-    def vectors(self, index: Any, numbers: Ints) -> Floats | None:
-        """Some of the indexed vectors; None if the index has codes only."""
-        return None if self.LOSSY else np.asarray(index.reconstruct_batch(numbers), np.float32)
+    def vectors(self, index: Any, numbers: Ints) -> Floats:
+        """Some of the indexed vectors, of a kind that is not `LOSSY`."""
+        return np.asarray(index.reconstruct_batch(numbers), np.float32)
 
     def code_bytes(self, index: Any) -> int:
         """Bytes per vector, without its id and graph links."""

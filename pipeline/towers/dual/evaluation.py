@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.stage import DualInputs, best_towers
-from darklode.pipeline.train.release.evaluation import DEPTH, TEST_LABELS_SQL, TEST_QUERIES_SQL, test_queries
+from darklode.pipeline.train.release.evaluation import DEPTH, test_queries, write_rankings, write_test_labels
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
-from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import DUAL_TRIALS
 from darklode.schemas.towers import DualSettings
 
@@ -52,6 +51,7 @@ def rank_test_queries(
     Raises:
         ArtifactError: no test query has a positive.
     """
+    rankings: dict[str, pa.Table] = {}
     with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch:
         folder = Path(scratch) / TOWERS_NAME
         best_towers(tables, inputs, dual, adapt).merged_query_tower().save_pretrained(
@@ -61,17 +61,9 @@ def rank_test_queries(
         for system, encoder in zip(SYSTEMS, (base, trained_base), strict=True):
             frozen = encoder.open(tables)
             queries = test_queries(tables, frozen)
-            rankings = queries.ranking(frozen, queries.vectors, DEPTH)
-            n_rows = rankings.num_rows
-            tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
-            system_columns = {"tenant": pa.repeat(tenant, n_rows), "system": pa.repeat(system, n_rows)}
-            ranking_columns = {name: rankings[name] for name in rankings.column_names}
-            output.write("test_rankings", TABLES["test_rankings"].rows(system_columns | ranking_columns))
-    output.count(
-        FunnelStep(DUAL_TEST_STAGE.name, "test queries", len(queries), "places in lists", output.rows("test_rankings"))
-    )
-    for name, query in (("test_queries", TEST_QUERIES_SQL), ("test_labels", TEST_LABELS_SQL)):
-        output.write(name, tables.sql(query).cast(TABLES[name].schema))
+            rankings[system] = queries.ranking(frozen, queries.vectors, DEPTH)
+    write_rankings(tables, output, rankings, DUAL_TEST_STAGE)
+    write_test_labels(tables, output)
 
 
 def read_as(encoder: SentenceTransformersSettings, folder: str) -> SentenceTransformersSettings:

@@ -15,7 +15,7 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_cached
+from darklode.pipeline.retrieve.encoders.caching import CachedQueries, CachedTexts, ensure_cached
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
@@ -76,6 +76,10 @@ class BaseEncoder:
         """Base vectors of queries, shape (len(texts), dimensions)."""
         cache = EmbeddingCache(self.cache.root, self.cache.vector_dtype)
         return CachedQueries(self.model, cache)(texts)
+
+    def documents(self, hashes: pa.Array, texts: pa.Array) -> Floats:
+        """Vectors of texts by content hash, shape (len(texts), dimensions); missing ones are computed."""
+        return CachedTexts(self.model, EmbeddingCache(self.cache.root, self.cache.vector_dtype))((hashes, texts))
 
     def open(self, tables: Tables) -> FrozenIndex:
         """Open the vectors of all texts of `adaptation_texts`."""

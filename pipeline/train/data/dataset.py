@@ -124,7 +124,7 @@ class QuerySet:
         """Search exactly with query vectors; columns query_id, rank, text_id and score, query by query, best first."""
         text_rows, scores = frozen.search(vectors, self.index, depth)
         query, column = np.nonzero(text_rows >= 0)
-        return self.rankings(frozen, query, text_rows[query, column]).append_column(
+        return self._rankings(frozen, query, text_rows[query, column]).append_column(
             "score", pa.array(scores[query, column])
         )
 
@@ -133,7 +133,7 @@ class QuerySet:
         if not len(self):
             return float("nan")
         positions, _ = frozen.nearest(vectors, self.index, DEPTH + self.max_uncertain)
-        rankings = self.rankings(frozen, *frozen.rows_of(positions))
+        rankings = self._rankings(frozen, *frozen.rows_of(positions))
         return float(compute_measures([rankings], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
 
     @cached_property
@@ -142,7 +142,7 @@ class QuerySet:
         uncertain = self.labels.filter(pc.is_null(self.labels["relevance"]))["query_id"]
         return int(pc.max(pc.value_counts(uncertain).field("counts")).as_py() or 0)
 
-    def rankings(self, frozen: FrozenIndex, query: Ints, row: Ints) -> pa.Table:
+    def _rankings(self, frozen: FrozenIndex, query: Ints, row: Ints) -> pa.Table:
         """Build a table of rankings from query rows and text rows, which are sorted by query and best first."""
         starts = np.searchsorted(query, np.arange(len(self)))
         rank = np.arange(len(query)) - starts[query] + 1

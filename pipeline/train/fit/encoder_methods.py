@@ -19,8 +19,8 @@ from darklode.pipeline.train.fit.heads import name_tensors
 from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache
 from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder
 from darklode.pipeline.train.fit.trial import TrainingHistory
-from darklode.pipeline.train.fit.whitening import best_whitening
-from darklode.pipeline.train.types import Layers, OnStep, Weights
+from darklode.pipeline.train.fit.whitening import best_uncentered, whitenings
+from darklode.pipeline.train.types import TENSORS_FILE, Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class EncoderMethod:
         assert isinstance(base.encoder, SentenceTransformersSettings)
         self._settings, self._base, self._encoder = settings, base, base.encoder
         self._opened: TrainableEncoder | None = None
-        self._start = PerTaskCache(lambda task: best_whitening(task, centerings=(0.0,)))
+        self._start = PerTaskCache(lambda task: best_uncentered(task, whitenings(task)))
 
     @property
     def hyperparameters(self) -> Sequence[float]:
@@ -95,7 +95,7 @@ class EncoderMethod:
         tensors = {name: tensor for name, tensor in encoder.state().items() if name != START_TENSOR}
         if self._settings.method == "top_n":
             about = json.dumps({"base": self._base.identity["encoder"]})
-            return {"adapter.safetensors": save(dict(tensors), metadata={"darklode": about})}
+            return {TENSORS_FILE: save(dict(tensors), metadata={"darklode": about})}
         peft_tensors = {
             f"base_model.model.{name.replace('.default.', '.')}": tensor for name, tensor in tensors.items()
         }

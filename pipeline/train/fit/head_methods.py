@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.negatives import mine_negatives
@@ -15,11 +12,17 @@ from darklode.pipeline.train.fit.batched_training import current_trainer
 from darklode.pipeline.train.fit.closed_form import RIDGES, STEP_LENGTHS, solutions
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
-from darklode.pipeline.train.fit.heads import Head, dense, layers_of, name_tensors
+from darklode.pipeline.train.fit.heads import Head, dense, head_bytes, layers_of, name_tensors
 from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache
 from darklode.pipeline.train.fit.trial import TrainingHistory
-from darklode.pipeline.train.fit.whitening import COVARIANCE_POWERS, best_by_power, best_whitening
-from darklode.pipeline.train.types import Layers, OnStep, Weights
+from darklode.pipeline.train.fit.whitening import (
+    COVARIANCE_POWERS,
+    best_by_power,
+    best_uncentered,
+    best_whitening,
+    whitenings,
+)
+from darklode.pipeline.train.types import TENSORS_FILE, Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
@@ -40,9 +43,9 @@ class HeadMethod:
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         self._settings, self._base = settings, base
-        # Centering helps an untrained map; on development folds it did not help heads that are trained from it.
-        self._start = PerTaskCache(lambda task: best_whitening(task, centerings=(0.0,)))
-        self._untrained = PerTaskCache(best_whitening)
+        maps = PerTaskCache(lambda task: list(whitenings(task)))
+        self._start = PerTaskCache(lambda task: best_uncentered(task, maps(task)))
+        self._untrained = PerTaskCache(lambda task: best_whitening(task, maps(task)))
 
     @property
     def hyperparameters(self) -> Sequence[float]:
@@ -80,16 +83,8 @@ class HeadMethod:
         return dense(_head(weights, share).weights())
 
     def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
-        from safetensors.numpy import save
-
-        tensors = {
-            name: np.ascontiguousarray(tensor)
-            for name, tensor in name_tensors(self.apply_to_model(None, weights, share)).items()
-        }
-        about = {"between": "GELU", "input": "unit vector", "output": "to be normalised"}
-        about["base"] = self._base.identity["encoder"]
-        # One metadata key only: the order of several keys in the file is not fixed.
-        return {"adapter.safetensors": save(tensors, metadata={"darklode": json.dumps(about, sort_keys=True)})}
+        layers = self.apply_to_model(None, weights, share)
+        return {TENSORS_FILE: head_bytes(layers, self._base.identity["encoder"])}
 
 
 def _head(weights: Weights, share: float) -> Head:

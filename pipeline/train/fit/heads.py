@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -111,6 +113,21 @@ def apply_layers(layers: Layers, vectors: Floats) -> Floats:
     adapted = functional.normalize(tensor, dim=1).numpy() if layers else tensor.numpy()
     adapted[~vectors.any(axis=1)] = 0
     return np.asarray(adapted, np.float32)
+
+
+def head_bytes(layers: Layers, encoder: str) -> bytes:
+    """The file of a head.
+
+    Args:
+        layers: plain layers, as `apply_layers` takes them.
+        encoder: id of the encoder whose vectors it takes.
+    """
+    from safetensors.numpy import save
+
+    about = {"between": "GELU", "input": "unit vector", "output": "to be normalised", "base": encoder}
+    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in name_tensors(layers).items()}
+    # One metadata key only: the order of several keys in the file is not fixed.
+    return save(tensors, metadata={"darklode": json.dumps(about, sort_keys=True)})
 
 
 def name_tensors(layers: Layers) -> dict[str, Floats]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.evaluate.measures import compute_measures
-from darklode.pipeline.retrieve.retrievers.fusion import fuse
-from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.pipeline.train.data.dataset import DEPTH, MEASURE, QuerySet
+from darklode.pipeline.train.data.fusion import fuse
 from darklode.pipeline.train.data.system_names import BASE, WHITENED, by_ranks, by_scores
 from darklode.pipeline.train.data.vectors import FrozenIndex
 
@@ -60,22 +58,8 @@ class HybridScorer:
         """
         if not len(queries):
             return float("nan")
-        weight = self.base_weight if is_base else self.weight
-        n_texts = frozen.texts.num_rows
-        lists = [self._hits(frozen, queries), Hits(*frozen.search(vectors, queries.index, FUSED_DEPTH))]
-        weights = [1.0, 1.0] if weight is None else [1 - weight, weight]
-        depth = DEPTH + queries.max_uncertain
-        fused = fuse(lists, weights, "rrf" if weight is None else "weighted", depth, n_texts)
-        query, column = np.nonzero(fused.rows >= 0)
-        rankings = queries.rankings(frozen, query, fused.rows[query, column])
-        return float(compute_measures([rankings], queries.labels, queries.ids.to_pylist(), [MEASURE]).mean())
-
-    def _hits(self, frozen: FrozenIndex, queries: QuerySet) -> Hits:
-        """BM25 rankings as rows of the texts."""
-        own = self.lexical.filter(pc.is_in(self.lexical["query_id"], queries.ids))
-        query, text_row = queries.label_rows(frozen, own.combine_chunks())
-        rank = own["rank"].to_numpy() - 1
-        rows = np.full((len(queries), FUSED_DEPTH), -1, np.int64)
-        scores = np.full((len(queries), FUSED_DEPTH), np.nan, np.float32)
-        rows[query, rank], scores[query, rank] = text_row, own["score"].to_numpy()
-        return Hits(rows, scores)
+        lexical = self.lexical.filter(pc.is_in(self.lexical["query_id"], queries.ids))
+        dense = queries.ranking(frozen, vectors, FUSED_DEPTH)
+        fused = fuse(lexical, dense, self.base_weight if is_base else self.weight)
+        first = fused.filter(pc.less_equal(fused["rank"], DEPTH + queries.max_uncertain))
+        return float(compute_measures([first], queries.labels, queries.ids.to_pylist(), [MEASURE]).mean())

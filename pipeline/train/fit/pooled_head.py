@@ -8,7 +8,7 @@ head; 0, and each has its own. It is selected on the validation queries of all t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from darklode.pipeline.base.types import Doubles, Floats, Ints
-from darklode.pipeline.train.fit.whitening import COVARIANCE_POWERS, SHRINKAGE, whiten
+from darklode.pipeline.train.fit.moments import Moments
+from darklode.pipeline.train.fit.whitening import covariance_powers, whiten
 
 RIDGES = (10.0, 30.0, 100.0)
 """Ridges of the shared head; those of `closed_form` without the smallest two, which many tenants do not need."""
@@ -33,7 +34,6 @@ MAX_POOLED_QUERIES = 50_000
 """Maximum train queries of all tenants: their candidates are in memory together (14 kB per pair at 384 dimensions)."""
 
 _PAIRS_PER_BLOCK = 1024
-_VECTORS_PER_PART = 8192
 
 
 @dataclass(frozen=True)
@@ -64,42 +64,10 @@ class TrainingPairs:
         )
 
 
-class Moments:
-    """Count, sum and sum of squares of vectors, to which tenants add theirs.
-
-    Args:
-        dimensions: length of a vector.
-    """
-
-    def __init__(self, dimensions: int) -> None:
-        self.count, self.total = 0, np.zeros(dimensions)
-        self.squares = np.zeros((dimensions, dimensions))
-
-    def add(self, vectors: Floats) -> None:
-        """Add rows of shape (n, dimensions)."""
-        rows = vectors.astype(np.float64)
-        self.count, self.total = self.count + len(rows), self.total + rows.sum(axis=0)
-        self.squares += rows.T @ rows
-
-    def add_parts(self, take: Callable[[Ints], Floats], count: int) -> None:
-        """Add `count` vectors that `take` returns by position, in parts."""
-        for low in range(0, count, _VECTORS_PER_PART):
-            self.add(take(np.arange(low, min(low + _VECTORS_PER_PART, count))))
-
-    @property
-    def covariance(self) -> Doubles:
-        """Covariance about the mean."""
-        mean = self.total / max(self.count, 1)
-        return np.asarray(self.squares / max(self.count, 1) - np.outer(mean, mean))
-
-
 def whitening_maps(queries: Moments, texts: Moments) -> dict[float, Floats]:
     """The whitening of each power, as `whitenings` has it for one tenant, but without its scale."""
-    values, axes = np.linalg.eigh((queries.covariance + texts.covariance) / 2)
-    values = np.maximum(values, 0) + max(SHRINKAGE * float(np.mean(values)), 1e-12)
-    return {
-        power: ((axes * (values / values.mean()) ** -power) @ axes.T).astype(np.float32) for power in COVARIANCE_POWERS
-    }
+    spread = (queries.covariance + texts.covariance) / 2
+    return {power: weight.astype(np.float32) for power, weight in covariance_powers(spread)}
 
 
 def shared_maps(pairs: TrainingPairs, start: Floats, temperature: float) -> Iterator[tuple[float, int, Floats]]:

@@ -7,7 +7,7 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from darklode.pipeline.base.types import Doubles, Floats
+from darklode.pipeline.train.fit.moments import Moments
 from darklode.pipeline.train.types import Layers
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ CENTERINGS = (0.0, 0.5)
 
 SHRINKAGE = 0.1
 """Shrinkage: share of the mean variance added to each direction, because directions with little variance are noise."""
-
-_TEXTS_PER_BLOCK = 8192
 
 
 @dataclass(frozen=True)
@@ -75,30 +74,23 @@ def whitenings(task: Task, centerings: Sequence[float] = CENTERINGS) -> Iterator
     """
     with threadpool_limits(limits=1, user_api="blas"):
         queries = task.train.vectors.astype(np.float64)
-        spread = (_covariance(iter([queries])) + _covariance(_texts(task))) / 2
-        values, axes = np.linalg.eigh(spread)
-        values = np.maximum(values, 0) + max(SHRINKAGE * float(np.mean(values)), 1e-12)
-        for power in COVARIANCE_POWERS:
-            weight = (axes * values**-power) @ axes.T
+        query_moments, text_moments = Moments(queries.shape[1]), Moments(queries.shape[1])
+        query_moments.add(task.train.vectors)
+        text_moments.add_parts(task.frozen.take, len(task.frozen))
+        for power, weight in covariance_powers((query_moments.covariance + text_moments.covariance) / 2):
             lengths = np.linalg.norm(queries @ weight, axis=1)
-            weight = (weight / max(float(lengths.mean()), 1e-12)).astype(np.float32)
-            shift = weight @ queries.mean(axis=0)
+            scaled = (weight / max(float(lengths.mean()), 1e-12)).astype(np.float32)
+            shift = scaled @ queries.mean(axis=0)
             for centering in centerings if power else [share for share in centerings if share]:
-                yield Whitening(power, centering, weight, (-centering * shift).astype(np.float32))
+                yield Whitening(power, centering, scaled, (-centering * shift).astype(np.float32))
 
 
-def _texts(task: Task) -> Iterator[Doubles]:
-    for low in range(0, len(task.frozen), _TEXTS_PER_BLOCK):
-        yield task.frozen.take(np.arange(low, min(low + _TEXTS_PER_BLOCK, len(task.frozen)))).astype(np.float64)
-
-
-def _covariance(parts: Iterator[Doubles]) -> Doubles:
-    """Covariance about the mean, of rows given in parts."""
-    count, total, squares = 0, np.zeros(1), np.zeros((1, 1))
-    for rows in parts:
-        count, total, squares = count + len(rows), total + rows.sum(axis=0), squares + rows.T @ rows
-    mean = total / max(count, 1)
-    return np.asarray(squares / max(count, 1) - np.outer(mean, mean))
+def covariance_powers(covariance: Doubles) -> Iterator[tuple[float, Doubles]]:
+    """C^-p for each power p of `COVARIANCE_POWERS`; C is shrunk, see `SHRINKAGE`."""
+    values, axes = np.linalg.eigh(covariance)
+    values = np.maximum(values, 0) + max(SHRINKAGE * float(np.mean(values)), 1e-12)
+    for power in COVARIANCE_POWERS:
+        yield power, (axes * values**-power) @ axes.T
 
 
 def whiten(vectors: Floats, weight: Floats, bias: Floats | float = 0.0) -> Floats:
@@ -108,15 +100,23 @@ def whiten(vectors: Floats, weight: Floats, bias: Floats | float = 0.0) -> Float
     return np.asarray(mapped / np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), 1e-12), np.float32)
 
 
-def best_whitening(task: Task, centerings: Sequence[float] = CENTERINGS) -> Whitening | None:
-    """The best map on the validation queries; None if the base is better."""
+def best_whitening(task: Task, maps: Iterable[Whitening]) -> Whitening | None:
+    """The best of some maps on the validation queries; None if the base is better."""
     queries, best = task.validation, None
     best_ndcg = queries.ndcg(task.frozen, queries.vectors)
-    for whitening in whitenings(task, centerings):
+    for whitening in maps:
         ndcg = queries.ndcg(task.frozen, whitening.apply(queries.vectors))
         if ndcg > best_ndcg:
             best, best_ndcg = whitening, ndcg
     return best
+
+
+def best_uncentered(task: Task, maps: Iterable[Whitening]) -> Whitening | None:
+    """What trained heads and encoders start from: the best of the maps that remove nothing of the mean query.
+
+    Centering helps an untrained map; on development folds it did not help heads that are trained from it.
+    """
+    return best_whitening(task, (each for each in maps if not each.centering))
 
 
 def best_by_power(task: Task) -> dict[float, Whitening]:

@@ -19,6 +19,7 @@ from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.types import TENSORS_FILE
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
@@ -28,7 +29,7 @@ RECORD_FILE, ENCODER_FOLDER, ADAPTER_FOLDER = "adapter.json", "query_encoder", "
 SAVED_RECORD_FILE = f"{ENCODER_FOLDER}/darklode.json"
 """Which encoder was saved and how its vectors differ from training; not part of the hashed weights."""
 
-HEAD_FILE = f"{ADAPTER_FOLDER}/adapter.safetensors"
+HEAD_FILE = f"{ADAPTER_FOLDER}/{TENSORS_FILE}"
 """A head alone: linear layers with GELU between them, applied to the base's unit vectors."""
 
 MAPPED = "mapped"

@@ -14,10 +14,10 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Ints
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.fusion import by_value
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
 from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
-from darklode.pipeline.train.release.fusion import by_value
 from darklode.pipeline.train.release.label_free import LabelFree
 from darklode.schemas.adaptation import AdaptSettings
 

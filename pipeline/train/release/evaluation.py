@@ -95,7 +95,7 @@ def rank_test_queries(
     if control.num_rows:
         shuffled = method.vectors(from_rows(control), score["share"], queries)
         rankings[CONTROL] = queries.ranking(frozen, shuffled, DEPTH)
-    write_rankings(tables, output, rankings)
+    write_rankings(tables, output, rankings, ADAPTER_TEST_STAGE)
     output.facts["asked"] = output.earlier_facts.get("asked", 0) + 1
 
 
@@ -125,13 +125,14 @@ def test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:
     return queries
 
 
-def write_rankings(tables: Tables, output: Output, rankings: Mapping[str, pa.Table]) -> None:
+def write_rankings(tables: Tables, output: Output, rankings: Mapping[str, pa.Table], stage: Stage) -> None:
     """Write each system's rankings of the test queries, in the format of `evaluate`.
 
     Args:
         tables: the tables of `adaptation_pairs`.
         output: receives `test_rankings`.
         rankings: query_id, rank, text_id and score, by system.
+        stage: the stage that ranks them, for the funnel.
     """
     queries = tables.read("adaptation_queries", ["tenant", "split"])
     tenant = queries["tenant"][0].as_py()
@@ -141,7 +142,18 @@ def write_rankings(tables: Tables, output: Output, rankings: Mapping[str, pa.Tab
         columns |= {name: lists[name] for name in lists.column_names}
         output.write("test_rankings", TABLES["test_rankings"].rows(columns))
     n_queries = pc.sum(pc.equal(queries["split"], "test")).as_py()
-    output.count(FunnelStep("adapter_test", "test queries", n_queries, "places in lists", output.rows("test_rankings")))
+    output.count(FunnelStep(stage.name, "test queries", n_queries, "places in lists", output.rows("test_rankings")))
+
+
+def write_test_labels(tables: Tables, output: Output) -> None:
+    """Write the test queries and their labels, in the format of `evaluate`; no unlabelled result is judged.
+
+    Args:
+        tables: the tables of `adaptation_pairs`.
+        output: receives `test_queries` and `test_labels`.
+    """
+    for name, query in (("test_queries", TEST_QUERIES_SQL), ("test_labels", TEST_LABELS_SQL)):
+        output.write(name, tables.sql(query).cast(TABLES[name].schema))
 
 
 def decisive_systems(serve_as: str) -> tuple[str, ...]:
@@ -169,6 +181,11 @@ def evaluate_adapter(tables: Tables, output: Output, settings: EvaluateSettings,
         settings: measures, resamples and sign flips.
         seed: seed of resamples and sign flips.
     """
-    ranked_systems = tables.sql("SELECT DISTINCT system FROM test_rankings ORDER BY system")["system"].to_pylist()
-    systems = [name for name in SYSTEMS if name in ranked_systems]
+    systems = ranked_systems(tables, SYSTEMS)
     evaluate(tables, output, settings, systems=systems, compared=compared_pairs(systems), seed=seed)
+
+
+def ranked_systems(tables: Tables, systems: Sequence[str]) -> list[str]:
+    """The systems that have rankings in `test_rankings`, in the given order."""
+    ranked = set(tables.sql("SELECT DISTINCT system FROM test_rankings")["system"].to_pylist())
+    return [name for name in systems if name in ranked]

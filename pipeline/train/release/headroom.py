@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.evaluate.measures import compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, detectable_gain
+from darklode.pipeline.train.data.fusion import by_value
 from darklode.pipeline.train.data.system_names import BM25, CENTERING, WHITENED
 from darklode.pipeline.train.release.evaluation import MEASURES
-from darklode.pipeline.train.release.fusion import by_value
 from darklode.schemas.adaptation_tables import HEADROOM, LEXICAL_RANKINGS
 
 if TYPE_CHECKING:

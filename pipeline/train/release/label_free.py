@@ -18,9 +18,9 @@ from darklode.pipeline.base.types import Floats
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.train.data.dataset import DEPTH as NDCG_DEPTH
 from darklode.pipeline.train.data.dataset import MEASURE, QuerySet, Task
+from darklode.pipeline.train.data.fusion import fuse_by_rank, fuse_by_score, normalize
 from darklode.pipeline.train.data.system_names import BASE, BM25, CENTERING, FEEDBACK, WHITENED, by_ranks, by_scores
 from darklode.pipeline.train.fit.whitening import Whitening, whitenings
-from darklode.pipeline.train.release.fusion import fuse_by_rank, fuse_by_score, normalize
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.vectors import FrozenIndex

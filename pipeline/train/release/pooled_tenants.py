@@ -5,7 +5,6 @@ Runs only if pooling is asked for. The tenants' own heads and verdicts do not de
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.fit.pooled_head import TrainingPairs
 
 POOLED_STAGE = Stage(
-    "pooled_tenants", 2, (ADAPTED_TENANTS.name,), (POOLED_HEAD.name, POOLED_TRIALS.name, POOLED_TENANTS.name)
+    "pooled_tenants", 3, (ADAPTED_TENANTS.name,), (POOLED_HEAD.name, POOLED_TRIALS.name, POOLED_TENANTS.name)
 )
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
@@ -126,9 +125,9 @@ def train_pooled_head(
 
 def _select(pool: _Pool, output: Output) -> tuple[list[TrainingPairs], Floats, float]:
     """All tenants' training pairs, the map of the shared head, and the penalty of offsets."""
+    from darklode.pipeline.train.fit.moments import Moments
     from darklode.pipeline.train.fit.pooled_head import (
         OFFSET_RIDGES,
-        Moments,
         TrainingPairs,
         offset_map,
         shared_maps,
@@ -272,6 +271,7 @@ def save_pooled_heads(run: Run, base: BaseEncoder, settings: AdaptSettings, open
         settings: as for `train_pooled_head`.
         open_run: opens a tenant's folder.
     """
+    from darklode.pipeline.train.fit.heads import head_bytes
     from darklode.pipeline.train.fit.pooled_head import offset_map
 
     manifest, tables = run.manifest(POOLED_STAGE), run.tables(*POOLED_STAGE.writes)
@@ -289,22 +289,12 @@ def save_pooled_heads(run: Run, base: BaseEncoder, settings: AdaptSettings, open
         pairs = _training_pairs(pool.task(number), settings, manifest.facts["pooled"])
         own = offset_map(pairs, weight, ridge, settings.temperature)
         tenant_run.store.delete_folder(ADAPTER_FOLDER)
-        tenant_run.store.write(HEAD_FILE, _head_file(own, base))
+        layers = [(own, np.zeros(len(own), np.float32))]
+        tenant_run.store.write(HEAD_FILE, head_bytes(layers, base.identity["encoder"]))
         verdict = read_verdict(tenant_run.tables(VERDICT_STAGE.name))
         verdict |= {"shipped": "pooled", "reason": format_evidence(row, manifest.facts)}
         verdict |= {"difference": row["difference"], "low": None, "high": None}
         record(tenant_run, base, base.encoder, verdict, fingerprint(tenant_run.tables()), "head", pooled)  # type: ignore[arg-type]
-
-
-def _head_file(weight: Floats, base: BaseEncoder) -> bytes:
-    """A linear map as an adapter of one layer."""
-    from safetensors.numpy import save
-
-    from darklode.pipeline.train.fit.heads import name_tensors
-
-    tensors = name_tensors([(np.ascontiguousarray(weight), np.zeros(len(weight), np.float32))])
-    about = {"between": "GELU", "input": "unit vector", "output": "to be normalised", "base": base.identity["encoder"]}
-    return save(dict(tensors), metadata={"darklode": json.dumps(about, sort_keys=True)})
 
 
 def delete_pooled_head(run: Run) -> None:

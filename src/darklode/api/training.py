@@ -11,6 +11,7 @@ from darklode.flows.launch import launch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, NoLift
 from darklode.schemas.adaptation import MIN_SHARE, SAMPLE_TEXTS
+from darklode.schemas.reranker import CANDIDATES
 from darklode.schemas.setting_names import merge
 
 
@@ -142,7 +143,7 @@ def train_reranker(
     base: str,
     out: Location,
     encoder: str | None = None,
-    candidates: int = 50,
+    candidates: int = CANDIDATES,
     control: bool = False,
     config: Location | None = None,
     settings: Overrides | None = None,

@@ -130,6 +130,12 @@ def test_a_bad_row_is_named(tmp_path: Path, text: str, message: str) -> None:
         _ = VerdictFile(write(tmp_path, text)).rows
 
 
+def test_a_file_s_name_is_no_pattern(tmp_path: Path) -> None:
+    write(tmp_path, "query_id,chunk_id,label\nq1,a,0\n", "verdicts1.csv")
+    file = write(tmp_path, "query_id,chunk_id,label\nq2,a,1\n", "verdicts[1].csv")
+    assert VerdictFile(file).rows["query_id"].to_pylist() == ["q2"]
+
+
 def test_a_missing_column_and_file_are_named(tmp_path: Path) -> None:
     with pytest.raises(MissingColumns, match="label"):
         _ = VerdictFile(write(tmp_path, "query_id,chunk_id,words\nq1,a,1\n")).rows

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.base.types import Doubles, Floats
+from darklode.pipeline.train.fit.moments import Moments
 from darklode.pipeline.train.fit.pooled_head import (
     RIDGES,
     ROUNDS,
     STEP_LENGTH,
-    Moments,
     TrainingPairs,
     gradient,
     offset_map,
@@ -88,16 +88,6 @@ def test_a_tenant_without_pairs_has_the_shared_head() -> None:
     part = pairs(4)
     empty = replace(part, query=part.query[:0], candidates=part.candidates[:0], allowed=part.allowed[:0])
     assert offset_map(empty, EYE, 3.0, TEMPERATURE) is EYE
-
-
-def test_moments_of_parts_are_those_of_all_rows() -> None:
-    rows = np.random.default_rng(5).standard_normal((50, D)).astype(np.float32)
-    parts, taken = Moments(D), Moments(D)
-    parts.add(rows[:20])
-    parts.add(rows[20:])
-    taken.add_parts(lambda positions: rows[positions], len(rows))
-    for moments in (parts, taken):
-        assert np.allclose(moments.covariance, np.cov(rows.T, bias=True), atol=1e-5)
 
 
 @pytest.mark.parametrize("power", [0.25, 0.5])

@@ -16,7 +16,7 @@ from darklode.pipeline.train.fit.head_methods import HeadMethod
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, best_trial, load_best_trial
 from darklode.pipeline.train.fit.weights import as_rows, load_weights
-from darklode.pipeline.train.fit.whitening import best_whitening
+from darklode.pipeline.train.fit.whitening import best_whitening, whitenings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import base_for, build_to_adapt
 from helpers.runs import put, read
@@ -113,7 +113,7 @@ def test_the_untrained_start_is_a_trial(adapted: Adapted, tmp_path: Path) -> Non
     redo(steps(base, adapted.settings)[:3], out)
     tables = out.tables()
     task = Task.from_tables(tables, base.open(tables), same_document=False)
-    whitening, queries = best_whitening(task), task.validation
+    whitening, queries = best_whitening(task, whitenings(task)), task.validation
     expected = queries.vectors if whitening is None else whitening.apply(queries.vectors)
     vectors = HeadMethod(QUICK, base).vectors(load_weights(tables, 0), 1.0, queries)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.train.data.dataset import Task
-from darklode.pipeline.train.fit import whitening
+from darklode.pipeline.train.fit import moments, whitening
 from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked
 from darklode.pipeline.train.fit.head_methods import HeadMethod, WhiteningMethod
 from darklode.pipeline.train.fit.heads import Head
@@ -58,7 +58,7 @@ def test_it_is_the_covariances_negative_power_whatever_the_blocks(monkeypatch: p
     fourth = np.linalg.matrix_power(found[0.25].astype(np.float64), 4) @ spread
     np.testing.assert_allclose(fourth / fourth[0, 0], np.eye(6), atol=1e-4)
     assert np.linalg.norm(queries @ found[0.5], axis=1).mean() == pytest.approx(1, abs=1e-5)
-    monkeypatch.setattr(whitening, "_TEXTS_PER_BLOCK", 16)
+    monkeypatch.setattr(moments, "_VECTORS_PER_PART", 16)
     for each in whitenings(of_vectors(queries, texts)):
         np.testing.assert_allclose(each.weight, found[each.power], atol=1e-5)
 
@@ -119,13 +119,13 @@ def test_it_begins_where_validation_is_best(adapted: Adapted, monkeypatch: pytes
     for key, each in maps.items():
         reached[key] = task.validation.ndcg(task.frozen, each.apply(task.validation.vectors))
     best = max(reached, key=lambda key: reached[key])
-    found = best_whitening(task)
+    found = best_whitening(task, whitenings(task))
     assert (found is None) == (best == (0.0, 0.0))
     assert found is None or (found.power, found.centering) == best
     for power, each in best_by_power(task).items():
         assert reached[power, each.centering] == max(reached[power, share] for share in CENTERINGS if power or share)
     monkeypatch.setattr(whitening, "COVARIANCE_POWERS", ())
-    assert best_whitening(task) is None
+    assert best_whitening(task, whitenings(task)) is None
 
 
 def test_each_power_has_a_map_without_validation_queries(adapted: Adapted) -> None:
@@ -139,7 +139,7 @@ def test_the_setting_says_where_it_begins(
     adapted: Adapted, monkeypatch: pytest.MonkeyPatch, start: str, method: str, moved: bool
 ) -> None:
     start_map = Whitening(0.5, 0.0, np.eye(8, dtype=np.float32)[::-1].copy(), np.zeros(8, np.float32))
-    monkeypatch.setattr("darklode.pipeline.train.fit.head_methods.best_whitening", lambda _, **_options: start_map)
+    monkeypatch.setattr("darklode.pipeline.train.fit.head_methods.best_uncentered", lambda *_: start_map)
     settings = QUICK.model_copy(update={"init": start, "method": method, "max_steps": 1})
     history = HeadMethod(settings, adapted.base).fit(task_of(adapted), 1e-9, 0, lambda *_: None)
     assert moved == bool(np.abs(history.best_weights["0.weight"]).max() > 0.5)

@@ -39,6 +39,13 @@ def normalize(ranking: pa.Table) -> pa.Table:
     return _values(joined, pa.array(min_max(score, low, high)))
 
 
+def fuse(lexical: pa.Table, dense: pa.Table, weight: float | None) -> pa.Table:
+    """Fuse BM25's rankings with an encoder's: by score with the weight of the encoder's, or by rank (None)."""
+    if weight is None:
+        return fuse_by_rank([lexical, dense])
+    return fuse_by_score(normalize(lexical), normalize(dense), weight)
+
+
 def fuse_by_score(first: pa.Table, second: pa.Table, weight: float) -> pa.Table:
     """Weighted mean of normalized scores; a text that only one ranking has counts 0 in the other.
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.train.release.fusion import by_value, fuse_by_rank, fuse_by_score, normalize
+from darklode.pipeline.train.data.fusion import by_value, fuse_by_rank, fuse_by_score, normalize
 
 
 def ranking(query: str, **scores: float) -> pa.Table:
