@@ -61,6 +61,20 @@ def test_the_fusion_is_the_better_one_for_the_base_and_shares_are_scored_by_it(a
     assert scores[-1].value == scorer.ndcg(task.frozen, queries, method.vectors(weights, 1.0, queries))
 
 
+def test_the_base_has_its_own_weight(adapted: Adapted, task: Task) -> None:
+    lexical, queries = adapted.out.tables().read("lexical_rankings"), selection_queries(task)
+    values = [
+        HybridScorer(lexical, *weights).ndcg(task.frozen, queries, queries.vectors, is_base=is_base)
+        for weights, is_base in (
+            ((0.01, 0.01), True),
+            ((0.01, 0.99), True),
+            ((0.01, 0.99), False),
+            ((0.99, 0.99), False),
+        )
+    ]
+    assert values[0] == values[1] != values[2] == values[3]
+
+
 def test_no_query_has_no_score(adapted: Adapted, task: Task) -> None:
     none = task.validation.take(np.empty(0, np.int64))
     assert np.isnan(HybridScorer.from_tables(adapted.out.tables()).ndcg(task.frozen, none, none.vectors))
