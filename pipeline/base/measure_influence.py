@@ -8,8 +8,8 @@ includes the change of the denominator.
 
 Relevance is binary. A text without a probability counts as not relevant.
 
-API: `measure_influence(measure, query, rank, probability, seed)` returns the expected measure of each query and the
-influence of each pair; the influences of a difference of two systems are the differences of their influences.
+API: `measure_influence(measure, rank, labels, seed)` with `UncertainLabels(query, probability, n_queries, correlation)`
+returns the expected measure of each query and the influence of each pair. `first - other` is a difference of systems.
 """
 
 from __future__ import annotations
@@ -17,16 +17,34 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import ndtri
 
-from darklode.pipeline.base.types import Doubles, Ints, Mask
+from darklode.pipeline.base.types import Doubles, Ints
 
 DRAWS = 200
 """Random label vectors per query; a mean over 40 queries then has a standard error below .002 from the draws."""
 
 _MEASURE = re.compile(r"(P|R|Recall|nDCG|Success|RR)@([1-9][0-9]*)")
+
+
+@dataclass(frozen=True)
+class UncertainLabels:
+    """Probabilities of relevance.
+
+    Attributes:
+        query: query of each pair, from 0, sorted, shape (n_pairs,).
+        probability: probability of relevance, 0 to 1, shape (n_pairs,).
+        n_queries: number of queries; those without a pair have the value 0 in every measure.
+        correlation: of the latent variables of a query's labels, 0 to below 1.
+    """
+
+    query: Ints
+    probability: Doubles
+    n_queries: int
+    correlation: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -51,19 +69,14 @@ def is_supported(measure: str) -> bool:
     return _MEASURE.fullmatch(measure) is not None
 
 
-def measure_influence(
-    measure: str, query: Ints, rank: Ints, probability: Doubles, n_queries: int, seed: int, correlation: float = 0.0
-) -> ExpectedMeasure:
+def measure_influence(measure: str, rank: Ints, labels: UncertainLabels, seed: int) -> ExpectedMeasure:
     """Compute the expected measure of each query and the influence of each pair.
 
     Args:
         measure: P@k, R@k, nDCG@k, Success@k or RR@k; 0 for a query without a relevant pair.
-        query: query of each pair, from 0, sorted, shape (n_pairs,).
         rank: rank of the pair's text in the ranking, from 1; 0: not ranked, shape (n_pairs,).
-        probability: probability of relevance, 0 to 1, shape (n_pairs,).
-        n_queries: number of queries; those without a pair have the value 0.
+        labels: probabilities of relevance of the pairs.
         seed: random seed of the label vectors; the same seed gives two systems the same vectors.
-        correlation: of the latent variables of a query's labels, 0 to below 1.
 
     Raises:
         ValueError: another measure.
@@ -71,16 +84,15 @@ def measure_influence(
     match = _MEASURE.fullmatch(measure)
     if match is None:
         raise ValueError(f"{measure}: the influence of labels is known for P, R, nDCG, Success and RR with a cutoff")
-    name, cutoff = match[1], int(match[2])
-    expected, influence = np.zeros(n_queries), np.zeros(len(query))
-    starts = np.searchsorted(query, np.arange(n_queries + 1))
-    compute, threshold = _FIGURES[name], ndtri(probability)
-    for number, (start, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+    compute, cutoff = _FIGURES[match[1]], int(match[2])
+    expected, influence = np.zeros(labels.n_queries), np.zeros(len(rank))
+    top_rank, threshold = np.where(rank <= cutoff, rank, 0), ndtri(labels.probability)
+    starts = np.searchsorted(labels.query, np.arange(labels.n_queries + 1))
+    for number, (start, end) in enumerate(pairwise(starts)):
         if start < end:
             random = np.random.default_rng([seed, number])
-            labels = _draw_labels(threshold[start:end], correlation, random)
-            ranked = (rank[start:end] > 0) & (rank[start:end] <= cutoff)
-            expected[number], influence[start:end] = compute(labels, rank[start:end], ranked, cutoff)
+            drawn = _draw_labels(threshold[start:end], labels.correlation, random)
+            expected[number], influence[start:end] = compute(drawn, top_rank[start:end], cutoff)
     return ExpectedMeasure(expected, influence)
 
 
@@ -98,25 +110,25 @@ def _draw_labels(threshold: Doubles, correlation: float, random: np.random.Gener
     return np.asarray((latent < threshold[:, None]).T, np.float64)
 
 
-_Figure = Callable[[Doubles, Ints, Mask, int], tuple[float, Doubles]]
-"""Maps label vectors, ranks, whether each pair is within the cutoff, and the cutoff to the expected value and the
-influences. The value of a vector is computed with each label set to 1 and to 0 from sums over the other labels."""
+_Figure = Callable[[Doubles, Ints, int], tuple[float, Doubles]]
+"""Maps label vectors, ranks (0 beyond the cutoff) and the cutoff to the expected value and the influences. With each
+label set to 1 and to 0, the value of a vector follows from sums over the other labels."""
 
 
-def _precision(labels: Doubles, rank: Ints, ranked: Mask, cutoff: int) -> tuple[float, Doubles]:
-    return float(labels[:, ranked].sum(axis=1).mean()) / cutoff, ranked / cutoff
+def _precision(labels: Doubles, rank: Ints, cutoff: int) -> tuple[float, Doubles]:
+    return float(labels[:, rank > 0].sum(axis=1).mean()) / cutoff, (rank > 0) / cutoff
 
 
-def _recall(labels: Doubles, rank: Ints, ranked: Mask, cutoff: int) -> tuple[float, Doubles]:
-    hits, positives = labels[:, ranked].sum(axis=1), labels.sum(axis=1)
+def _recall(labels: Doubles, rank: Ints, _cutoff: int) -> tuple[float, Doubles]:
+    hits, positives = labels[:, rank > 0].sum(axis=1), labels.sum(axis=1)
     value = np.divide(hits, positives, out=np.zeros(len(hits)), where=positives > 0)
-    other_hits, other_positives = hits[:, None] - labels * ranked, positives[:, None] - labels
+    other_hits, other_positives = hits[:, None] - labels * (rank > 0), positives[:, None] - labels
     without = np.divide(other_hits, other_positives, out=np.zeros(labels.shape), where=other_positives > 0)
-    return float(value.mean()), ((other_hits + ranked) / (other_positives + 1) - without).mean(axis=0)
+    return float(value.mean()), ((other_hits + (rank > 0)) / (other_positives + 1) - without).mean(axis=0)
 
 
-def _ndcg(labels: Doubles, rank: Ints, ranked: Mask, cutoff: int) -> tuple[float, Doubles]:
-    discount = np.where(ranked, 1 / np.log2(np.where(ranked, rank, 1) + 1.0), 0.0)
+def _ndcg(labels: Doubles, rank: Ints, cutoff: int) -> tuple[float, Doubles]:
+    discount = np.where(rank > 0, 1 / np.log2(np.maximum(rank, 1) + 1.0), 0.0)
     ideal = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(cutoff) + 2.0))])
     gains, positives = labels @ discount, labels.sum(axis=1).astype(np.int64)
     value = np.divide(gains, ideal[np.minimum(positives, cutoff)], out=np.zeros(len(gains)), where=positives > 0)
@@ -127,13 +139,13 @@ def _ndcg(labels: Doubles, rank: Ints, ranked: Mask, cutoff: int) -> tuple[float
     return float(value.mean()), (with_pair - without).mean(axis=0)
 
 
-def _success(labels: Doubles, rank: Ints, ranked: Mask, cutoff: int) -> tuple[float, Doubles]:
-    hits = labels[:, ranked].sum(axis=1)
-    return float((hits > 0).mean()), ranked * (hits[:, None] - labels * ranked == 0).mean(axis=0)
+def _success(labels: Doubles, rank: Ints, _cutoff: int) -> tuple[float, Doubles]:
+    hits = labels[:, rank > 0].sum(axis=1)
+    return float((hits > 0).mean()), (rank > 0) * (hits[:, None] - labels * (rank > 0) == 0).mean(axis=0)
 
 
-def _reciprocal_rank(labels: Doubles, rank: Ints, ranked: Mask, cutoff: int) -> tuple[float, Doubles]:
-    reciprocal = np.where(ranked, 1 / np.maximum(rank, 1), 0.0)
+def _reciprocal_rank(labels: Doubles, rank: Ints, _cutoff: int) -> tuple[float, Doubles]:
+    reciprocal = np.where(rank > 0, 1 / np.maximum(rank, 1), 0.0)
     scores = labels * reciprocal
     best_two = np.sort(np.column_stack([np.zeros((len(labels), 2)), scores]), axis=1)[:, -2:]
     others = np.where(scores == best_two[:, 1:], best_two[:, :1], best_two[:, 1:])

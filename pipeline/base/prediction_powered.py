@@ -2,12 +2,12 @@
 
 API, plain numpy without input or output:
 
-- `LabelSample(query, label, weight, stratum, cluster, query_share)`: all pairs of a scope, people's labels of some (NaN:
-  not labelled) and their weights (1 / probability that the pair is labelled; `post_stratify` scales them).
-- `calibrate(sample, score, seed)`: `Calibration` with a probability of relevance of each pair, from the judge's score,
+- `LabelSample`: all pairs of a scope, people's labels of some (NaN: not labelled) and the weights of these (1 / the
+  probability that the pair is labelled; `post_stratify` scales them to known sizes of strata).
+- `calibrate(sample, score, seed)`: a `Calibration` with each pair's probability of relevance, from the judge's score,
   fitted to the labels of other clusters.
-- `measure_influence.measure_influence(measure, query, rank, calibration.probability, ...)`: expected measure of each
-  query and the influence of each pair; `first - other` is the difference of two systems.
+- `measure_influence.measure_influence(measure, rank, calibration.labels(sample), seed)`: expected measure of each query
+  and influence of each pair; `first - other` is the difference of two systems.
 - `correct_mean(sample, calibration, measure)`: mean of a measure over queries, with a 95 % interval.
 - `correct_sum(sample, calibration, gain)` and `correct_ratio(sample, calibration, gain, base)`: the sum of `gain` over
   the relevant pairs, and the ratio of two sums: share, precision, recall.
@@ -34,7 +34,7 @@ from scipy.special import expit, logit, ndtri
 from scipy.stats import t as student
 
 from darklode.pipeline.base.agreement import folds
-from darklode.pipeline.base.measure_influence import ExpectedMeasure
+from darklode.pipeline.base.measure_influence import ExpectedMeasure, UncertainLabels
 from darklode.pipeline.base.types import Doubles, Ints, Mask
 
 MIN_QUERIES = 10
@@ -104,13 +104,17 @@ class Calibration:
         probability: probability of relevance, from the judge's score.
         base: probability without the judge: the weighted share of relevant labels.
         fold: cross-validation fold of the pair's cluster; both come from labels of other folds.
-        correlation: of the latent variables of a query's labels, for `measure_influence`.
+        correlation: of the latent variables of a query's labels, see `UncertainLabels`.
     """
 
     probability: Doubles
     base: Doubles
     fold: Ints
     correlation: float
+
+    def labels(self, sample: LabelSample) -> UncertainLabels:
+        """The probabilities, for `measure_influence`."""
+        return UncertainLabels(sample.query, self.probability, sample.n_queries, self.correlation)
 
 
 @dataclass(frozen=True)
