@@ -9,8 +9,7 @@ API, plain numpy without input or output:
 - `measure_influence.measure_influence(measure, rank, calibration.labels(sample), seed)`: expected measure of each query
   and influence of each pair; `first - other` is the difference of two systems.
 - `correct_mean(sample, calibration, measure)`: mean of a measure over queries, with a 95 % interval.
-- `correct_sum(sample, calibration, gain)` and `correct_ratio(sample, calibration, gain, base)`: the sum of `gain` over
-  the relevant pairs, and the ratio of two sums: share, precision, recall.
+- `correct_ratio(sample, calibration, gain, base)`: ratio of two sums over the relevant pairs, such as recall.
 
 A sampling plan for a measure takes each pair with a probability proportional to |influence| · √(p · (1 − p)).
 
@@ -214,15 +213,6 @@ def correct_mean(
     value += _correction(sample, influence, tuned)
     extra = _query_variance(sample, measure, calibration.probability) if generalize else 0.0
     return _estimate(sample, influence, tuned, value, bounds, extra)
-
-
-def correct_sum(
-    sample: LabelSample, calibration: Calibration, gain: Doubles, bounds: tuple[float, float] = (0.0, 1.0)
-) -> CorrectedEstimate:
-    """Estimate the sum of `gain`, shape (n_pairs,), over the relevant pairs; arguments as of `correct_mean`."""
-    tuned = tune(sample, calibration, gain)
-    value = float(gain @ tuned) + _correction(sample, gain, tuned)
-    return _estimate(sample, gain, tuned, value, bounds)
 
 
 def correct_ratio(sample: LabelSample, calibration: Calibration, gain: Doubles, base: Doubles) -> CorrectedEstimate:
