@@ -115,13 +115,13 @@ def _to_doubles(values: pa.ChunkedArray) -> Doubles:
     return np.asarray(pc.fill_null(values.cast(pa.float64()), float("nan")).to_numpy(), np.float64)
 
 
-def corrected_audit(tables: Tables, output: Output, *, depth: int, seed: int) -> None:
+def corrected_audit(tables: Tables, output: Output, *, depths: Sequence[int], seed: int) -> None:
     """Write each retriever's recall of the pool's relevant pairs, by the judge's labels and corrected.
 
     Args:
         tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `reviews` and `rankings`.
         output: receives `corrected_audit`; nothing is written without a label of the sample.
-        depth: search depth.
+        depths: depths of the recall.
         seed: assigns queries to folds.
     """
     with tables.connect() as connection:
@@ -133,7 +133,7 @@ def corrected_audit(tables: Tables, output: Output, *, depth: int, seed: int) ->
         ]
         ranks = {name: _read_ranks(connection, "rankings", "retriever", "chunk_id", name) for name in systems}
     figures = CorrectedFigures(pool, calibrate(pool.sample, pool.score, seed), ranks, seed)
-    rows = list(figures.rows([f"R@{depth}"]))
+    rows = list(figures.rows([f"R@{depth}" for depth in sorted(set(depths))]))
     output.write(CORRECTED_AUDIT.name, pa.Table.from_pylist(rows, schema=CORRECTED_AUDIT.schema))
 
 
