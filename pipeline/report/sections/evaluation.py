@@ -63,9 +63,9 @@ SECTION = FigureSection(
         Figure(
             "corrected-evaluation",
             "Scores and differences corrected by people's labels",
-            "judge_only is the value by the judge's labels alone. value, low and high (95 % interval) are corrected by people's "
-            "labels of the review sample; empty with too few labels that matter to the figure. R (pooled) is the recall of "
-            "the relevant pairs of all queries together.",
+            "judge_only is the value by the judge's labels alone. value, low and high (95 % interval) are corrected by "
+            "people's labels of the review sample; empty with too few labels that matter to the figure. R (pooled) is "
+            "the recall of the relevant pairs of all queries together.",
             lambda source: source.tables.read("corrected_evaluation"),
             needs=("corrected_evaluation",),
             wide=True,
