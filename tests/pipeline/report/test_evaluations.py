@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.report.evaluations import corrected_tables, log_summary_tables, summary_tables
+from darklode.pipeline.report.evaluations import CORRECTED_TITLE, corrected_figures, log_summary_tables, summary_tables
 from darklode.schemas.tables import TABLES
 from helpers.runs import put
 
@@ -114,11 +114,10 @@ def test_corrected_figures_stand_beside_those_of_the_judge(run: Run) -> None:
         figures | {"system": "c", "other": None, "judge_only": None, "value": None, "low": None, "high": None},
     ]
     put(run, "corrected_evaluation", pa.Table.from_pylist(rows, schema=TABLES["corrected_evaluation"].schema))
-    title = "Corrected by people's labels (1,200 labels, 95 % intervals)"
-    found = summary_tables(run.tables())[title].to_pylist()
+    found = summary_tables(run.tables())[CORRECTED_TITLE].to_pylist()
     assert [tuple(row.values())[1:] for row in found] == [
         ("a", 0.5, "0.4000", "0.3500 to 0.4500"),
         ("b − a", 0.1, "0.0500", "-0.0100 to +0.1100"),
         ("c", None, "unknown", "–"),
     ]
-    assert corrected_tables(run.tables(), "corrected_audit") == {}, "nobody reviewed anything"
+    assert corrected_figures(run.tables(), "corrected_audit").num_rows == 0, "nobody reviewed anything"
