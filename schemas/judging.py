@@ -105,6 +105,13 @@ class JudgeSettings(MemberSettings):
         (), description="Vote mean: weights of the judges' probabilities, this judge's first. Empty: equal weights."
     )
 
+    probe_pairs: NoRow[int] = Field(
+        40,
+        ge=0,
+        description="Number of pairs per kind of probe (`judge_probe`): altered pairs, such as planted instructions, "
+        "that show how far the judge can be trusted. A build probes LLM judges. 0: no probes.",
+    )
+
     @property
     def can_fit_grades(self) -> bool:
         """Whether people's grades can be fitted to the judge's scores; not for a panel."""

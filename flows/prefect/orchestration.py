@@ -43,6 +43,7 @@ from darklode.flows.jobs import generate_queries as generate_queries_job
 from darklode.flows.jobs import measure_entropy as measure_entropy_job
 from darklode.flows.jobs import mine_logs as mine_logs_job
 from darklode.flows.jobs import nightly_adapt as nightly_adapt_job
+from darklode.flows.jobs import probe_judge as probe_judge_job
 from darklode.flows.jobs import run_laws as run_laws_job
 from darklode.flows.jobs import swap_model as swap_model_job
 from darklode.flows.jobs import train_reranker as train_reranker_job
@@ -230,6 +231,7 @@ mine_logs = as_flow(mine_logs_job.JOB)
 audit_retrievers = as_flow(audit_retrievers_job.JOB)
 evaluate_systems = as_flow(evaluate_systems_job.JOB)
 validate_benchmark = as_flow(validate_benchmark_job.JOB)
+probe_judge = as_flow(probe_judge_job.JOB)
 adapt_encoder = as_flow(adapt_encoder_job.JOB)
 adapt_tenants = as_flow(adapt_tenants_job.JOB)
 nightly_adapt = as_flow(nightly_adapt_job.JOB)

@@ -140,6 +140,8 @@ ROW_UNITS = {
     "evaluation_pairs": "system comparisons",
     "funnel": "funnel rows",
     "human_labels": "human labels",
+    "judge_probe": "kinds of probes",
+    "judge_probes": "probes",
     "online": "online metrics",
     "online_pairs": "variant comparisons",
     "reliability": "reliability bins",

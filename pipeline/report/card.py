@@ -51,6 +51,12 @@ Pairs were judged in order of predicted relevance until `recall` of the positive
 `missed_share` is the estimated share of the pool's positives that were not judged, over all queries, with a 95 %
 interval from randomly drawn pairs. `query_missed_share` is the mean of this share per query; no recall is guaranteed
 for it. Pairs that were not judged are in `unjudged`; they are neither positives nor negatives."""
+
+PROBE_NOTE = """\
+Replies of the judge to altered pairs of this run: false positives where no pair is relevant, and flips where the label
+must not change, with 95 % Wilson intervals. `noise` is the flip rate of unchanged pairs that were judged twice. These
+replies are in `judge_probes` only, never in labels."""
+
 CALIBRATION_NOTE = """\
 The judge's labels compared with human labels at `threshold`. `ece` is the expected calibration error over the bins
 below. `fitted_kappa` was fitted on these labels and is optimistic; `cross_validated_kappa` estimates the value for new
@@ -178,6 +184,7 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Judges of the panel", statistics.members(tables), "Verdicts of each member; the table above has the vote."
     yield "Pairwise agreement within the panel", pairwise_kappa(tables), AGREEMENT_NOTE
     yield "Agreement of the panel", panel_alpha(tables), "Krippendorff's alpha, over pairs with at least two labels."
+    yield "Probes of the judge", statistics.judge_probe(tables), PROBE_NOTE
     yield "Judge against human labels", statistics.calibration(tables), CALIBRATION_NOTE
     yield "Reliability of the judge's probabilities", statistics.reliability(tables), RELIABILITY_NOTE
     yield "Candidates per query", statistics.pool_sizes(tables), ""
