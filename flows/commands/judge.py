@@ -8,6 +8,7 @@ import typer
 from darklode.flows.commands import judge_batch
 from darklode.flows.commands.judge_options import language_model, settings_of, strictest_format
 from darklode.flows.commands.judge_probe import probe
+from darklode.flows.commands.judge_teach import teach
 from darklode.flows.commands.options import CommandGroup, JsonOption, RunArgument, SetOption, application
 from darklode.flows.console import console, printable, show
 from darklode.flows.output import answering
@@ -36,11 +37,12 @@ class JudgeCommands(CommandGroup):
 app = application(no_args_is_help=True, cls=JudgeCommands)
 app.add_typer(judge_batch.app, name="batch")
 app.command()(probe)
+app.command()(teach)
 
 
 @app.callback()
 def judge() -> None:
-    """Show stored verdicts, calibration and prompts of a judge, probe it, and run judging as batches."""
+    """Show stored verdicts, calibration and prompts of a judge, probe and teach it, and run judging as batches."""
 
 
 @app.command()

@@ -95,6 +95,12 @@ class NotPublishable(DarklodeError):
     code = 3
 
 
+class NotBetter(DarklodeError):
+    """A judge's changed prompt is not shown to agree better with people, so it is not written."""
+
+    code = 3
+
+
 class NoLift(DarklodeError):
     """An adapted encoder or reranker is not shown to be better than its base, so it is not released."""
 

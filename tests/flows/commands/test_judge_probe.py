@@ -20,6 +20,7 @@ from helpers.fake_chat import FakeChat
 from helpers.judge_commands import KEY, SMALL, judge_settings
 
 N_QUERIES = 16
+PROBES = "judge.probe_pairs=40"
 MADE_BY_PROBES = {"judge_probe", "judge_probes", "funnel"}
 
 POSITIVES_SQL = """
@@ -89,9 +90,9 @@ def rates(call: Call, out: Path, *more: str) -> dict[str, dict[str, Any]]:
 
 def test_a_build_probes_its_language_model_and_labels_stay_the_same(call: Call, parts: Path, tmp_path: Path) -> None:
     with FakeChat(model="judge", key=KEY, decides=gullible) as server:
-        build(tmp_path / "bare", parts, judge_settings(server, "judge.probe_pairs=0"))
+        build(tmp_path / "bare", parts, judge_settings(server))
         n_pairs = len(server.served)
-        build(tmp_path / "run", parts, judge_settings(server))
+        build(tmp_path / "run", parts, judge_settings(server, PROBES))
         n_probes = len(server.served) - n_pairs
         found = rates(call, tmp_path / "run")
         assert len(server.served) == n_pairs + n_probes, "the replies to probes are in the ledger"
@@ -115,7 +116,7 @@ def test_a_judge_that_reads_the_examples_in_order_is_found_out(call: Call, parts
         return "no" if is_reversed else honest(body)
 
     with FakeChat(model="judge", key=KEY, decides=by_order) as server:
-        build(tmp_path / "run", parts, judge_settings(server))
+        build(tmp_path / "run", parts, judge_settings(server, PROBES))
         row = rates(call, tmp_path / "run")["order of examples"]
     tables = Run(str(tmp_path / "run")).tables("judge_probes")
     (positives,) = tables.sql(POSITIVES_SQL)["n"].to_pylist()
@@ -131,12 +132,12 @@ def test_a_judge_that_reads_the_examples_in_order_is_found_out(call: Call, parts
 
 def test_the_gate_holds_a_run_back_whose_judge_is_fooled(call: Call, parts: Path, tmp_path: Path) -> None:
     with FakeChat(model="judge", key=KEY, decides=gullible) as server:
-        build(tmp_path / "run", parts, judge_settings(server))
+        build(tmp_path / "run", parts, judge_settings(server, PROBES))
         shown = call("validate", tmp_path / "run", "--max-probe-rate", "0.1")
         assert shown.code == 3
         assert "probe_rate is 1.000, but validation.max_probe_rate requires at most 0.1" in shown.err
     with FakeChat(model="judge", key=KEY, decides=honest) as server:
-        build(tmp_path / "good", parts, judge_settings(server, f"cache.root={tmp_path / 'other'}"))
+        build(tmp_path / "good", parts, judge_settings(server, PROBES, f"cache.root={tmp_path / 'other'}"))
         shown = call("validate", tmp_path / "good", "--max-probe-rate", "0.1")
         assert shown.code == 0, shown
 

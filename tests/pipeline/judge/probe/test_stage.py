@@ -124,10 +124,11 @@ def test_a_pair_that_the_judge_already_calls_relevant_shows_no_false_positive(
 
 def test_the_noise_floor_is_the_flip_rate_of_unchanged_texts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     small(run)
-    turned = {"relevant": True, "probability": 0.6}
-    scripted(
-        monkeypatch, ScriptedJudge(lambda pair: turned if pair["chunk_id"].startswith("repeated") else honest(pair))
-    )
+
+    def eager(pair: Mapping[str, Any]) -> Said:
+        return RELEVANT if pair["chunk_id"].startswith("repeated") else honest(pair)
+
+    scripted(monkeypatch, ScriptedJudge(eager))
     probed(run)
     found = rates(run)
     assert found["repeated"]["rate"] == pytest.approx(found["repeated"]["wrong"] / 24)
