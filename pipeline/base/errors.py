@@ -11,6 +11,7 @@ DarklodeError
 ├── ArtifactError         a run folder that is locked, incomplete, damaged or not a run
 │   └── NotWritable       a file that cannot be written, now or when it is tried again
 ├── NotPublishable        a benchmark whose judge agrees too little with people
+├── NotBetter             a judge's changed prompt that is not shown to agree better with people
 ├── NoLift                an adapted encoder or reranker that is not shown to be better than what needs no training
 ├── DoesNotFit            an adapted encoder or reranker that is not for the index, or not for the tenant
 ├── HeldBack              days of a search log that wait for somebody's decision
