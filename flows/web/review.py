@@ -111,6 +111,7 @@ class ReviewApp:
             "graded": self.scale.is_graded,
             "undone": undone and self.scale.grade_name(undone.relevance),
             "rationale": (undone and undone.rationale) or "",
+            "reasons": REASON_KEYS,
             "judge": format_verdict(pair) if self.show_judge else None,
         }
 
