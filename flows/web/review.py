@@ -26,6 +26,15 @@ from darklode.pipeline.validate.review.grades import Scale
 from darklode.pipeline.validate.review.journal import clean_rationale
 from darklode.pipeline.validate.review.pairs import Neighbour, ReviewPair, ReviewPairs
 
+REASON_KEYS = {
+    "o": "off topic",
+    "g": "too general",
+    "q": "answers another question",
+    "p": "partly answers",
+    "d": "outdated",
+}
+"""Usual reasons by their key on the page; equal words let `judge teach` count them."""
+
 _PAGES = Pages("Review", ("page.css", "texts.css", "review/review.css"), ("keys.js", "review/review.js"))
 
 
