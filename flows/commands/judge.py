@@ -36,8 +36,6 @@ class JudgeCommands(CommandGroup):
 
 app = application(no_args_is_help=True, cls=JudgeCommands)
 app.add_typer(judge_batch.app, name="batch")
-app.command()(probe)
-app.command()(teach)
 
 
 @app.callback()
@@ -140,6 +138,10 @@ def prompt(
 
 _PLACEHOLDER_JUDGE = ("judge.kind=llm", "judge.model=model", "judge.base_url=http://127.0.0.1:8000/v1")
 """Valid LLM settings; showing a prompt calls no server."""
+
+
+app.command()(probe)
+app.command()(teach)
 
 
 def _facts(run: str | None) -> dict[str, Any]:
