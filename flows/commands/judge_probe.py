@@ -24,10 +24,7 @@ def probe(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Judge altered pairs of a run, such as planted instructions, and show how often the judge is wrong.
-
-    The replies are kept in the ledger, so the same probes cost nothing again; they never become labels.
-    """
+    """Judge altered pairs of a run, and show how often the judge is wrong."""
     from darklode.pipeline.judge.factory import Judges
     from darklode.pipeline.judge.probe.stage import no_new_texts
 
@@ -47,9 +44,9 @@ def summarize(run: Run, answer: Answer) -> None:
     """Rates per kind of probe, and what the probes cost."""
     from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.judge.probe.stage import PROBE_STAGE
-    from darklode.pipeline.report import statistics
+    from darklode.pipeline.report.probes import judge_probe
 
-    answer.table("probes", statistics.judge_probe(all_tables(run)), "Wrong replies to probes (95 % intervals)")
+    answer.table("probes", judge_probe(all_tables(run)), "Wrong replies to probes (95 % intervals)")
     manifest = run.manifest(PROBE_STAGE)
     facts = manifest.facts if manifest else {}
     if "asked" in facts:

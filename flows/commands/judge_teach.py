@@ -23,11 +23,7 @@ def teach(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add people's corrections to an LLM judge's prompt; exit code 3 if it is not better on held-out queries.
-
-    Half of the labelled queries give the examples and the reasons; the other half tests the new prompt. It is written
-    only if the 95 % interval of the difference in kappa is above 0.
-    """
+    """Add people's corrections to a judge's prompt; exit code 3 if not better."""
     from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
     from darklode.pipeline.judge.teach.prompted_judge import PromptedJudge

@@ -86,12 +86,6 @@ judges = Statistic(VERDICT_COUNTS_SQL.format(table="verdicts"))
 members = Statistic(VERDICT_COUNTS_SQL.format(table="panel_verdicts"))
 """The same counts as `judges`, for the single members of a panel of judges."""
 
-judge_probe = Statistic("""
-    SELECT kind, measure, rate, low, high, noise, pairs, wrong, unreadable, excluded, skipped
-    FROM judge_probe ORDER BY rate DESC NULLS LAST, kind
-""")
-"""The table `judge_probe`, highest rate first."""
-
 calibration = Statistic("SELECT * FROM calibration ORDER BY tenant")
 """The table `calibration`: how well the judge's probabilities agree with human labels, a row per tenant."""
 

@@ -9,6 +9,7 @@ from darklode.pipeline.report.charts import Histogram, HistogramBin, Whisker, hi
 from darklode.pipeline.report.drawing import AxisScale, Chart, Drawing, Facts, Rule, round_up_nicely
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number, share, short_id
+from darklode.pipeline.report.probes import judge_probe
 from darklode.pipeline.report.source import ReportSource, thresholds
 
 MAX_BINS = 20
@@ -150,7 +151,7 @@ SECTION = FigureSection(
             "Share of wrong replies to altered pairs of this run, with 95 % intervals: false positives where no pair "
             "is relevant, and flips where the label must not change. `noise` is the flip rate of unchanged "
             "pairs that were judged twice.",
-            lambda source: statistics.judge_probe(source.tables),
+            lambda source: judge_probe(source.tables),
             _probes,
             ("judge_probe",),
             wide=True,
