@@ -28,6 +28,8 @@ from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.schemas.run_inputs import DistilledJudgeInputs
 from darklode.schemas.settings import Settings
 
+TEACHER_SQL = "SELECT DISTINCT judge_id FROM verdicts WHERE tenant = $1 ORDER BY judge_id"
+
 
 def distil_judge(
     run: str, base: str, out: str, settings: dict[str, Any] | None = None, min_agreement: float | None = None
@@ -64,10 +66,10 @@ def distil_judge(
     if not isinstance(model, SentenceTransformersSettings):
         raise SettingsError(f"encoders.{base} is of kind {model.kind}; --base needs a model with its weights")
     fetch_model(model)
-    judging = judged.manifest(JUDGE)
-    if judging is None or "verdicts" not in judged.parts():
+    if "verdicts" not in judged.parts():
         raise ArtifactError(f"{run} is not judged yet; complete `darklode build` first")
-    tenant, teacher = resolve_tenant(judged, resolved.adapt.tenant), list(judging.facts.get("judge_ids", []))
+    tenant = resolve_tenant(judged, resolved.adapt.tenant)
+    teacher = judged.tables("verdicts").sql(TEACHER_SQL, [tenant])["judge_id"].to_pylist()
     require_tenant(model, tenant)
     folder = output_run(out, DistilledJudgeInputs)
     with folder.lock():
@@ -125,7 +127,7 @@ def steps(
             call(distilled_pairs, source, tenant, n_draws, seed=seed),
             lambda: {
                 f"the run {judged.store.url}, {name}": source.content(name)
-                for name in SOURCE_TABLES + ("human_labels",)
+                for name in (*SOURCE_TABLES, "human_labels")
                 if name in source
             },
             untracked=("source",),

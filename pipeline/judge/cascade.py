@@ -51,10 +51,14 @@ class CascadeBand:
         best = min(sufficient or bands[-1:], key=lambda band: float(band["teacher_share"]))
         return cls(best["low"], best["high"], best["teacher_share"])
 
-    def is_sure(self, probability: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def is_sure(self, probability: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Pairs outside of the band, same shape; NaN is inside."""
-        low, high = -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
-        return np.asarray((probability <= low) | (probability >= high))
+        low = -math.inf if self.low is None else np.float32(self.low)
+        return np.asarray((probability <= low) | self.is_relevant(probability))
+
+    def is_relevant(self, probability: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Pairs that the small judge calls relevant if it is sure, same shape."""
+        return np.asarray(probability >= (math.inf if self.high is None else np.float32(self.high)))
 
 
 def distilled_record(folder: str) -> dict[str, Any]:
@@ -110,7 +114,7 @@ class Cascade(Judge):
     async def route(self, pairs: pa.Table) -> tuple[pa.Table, NDArray[np.bool_]]:
         """Replies, and which of them the small judge gave, shape (n_pairs,)."""
         small = await self._small.judge(pairs)
-        probability = pc.fill_null(small["probability"].cast(pa.float64()), math.nan).to_numpy()
+        probability = pc.fill_null(small["probability"], math.nan).to_numpy()
         is_sure = self._band.is_sure(probability) & pc.is_valid(small["relevant"]).to_numpy()
         unsure = np.flatnonzero(~is_sure)
         self._counts["answered_small"] += int(is_sure.sum())
@@ -123,10 +127,9 @@ class Cascade(Judge):
         source[unsure] = pairs.num_rows + np.arange(len(unsure))
         return pa.concat_tables([answers, large]).take(pa.array(source)).combine_chunks(), is_sure
 
-    def _labelled(self, replies: pa.Table, probability: NDArray[np.float64]) -> pa.Table:
+    def _labelled(self, replies: pa.Table, probability: NDArray[np.float32]) -> pa.Table:
         """The small judge's replies with the labels of the band, whatever its own threshold, and with grades."""
-        high = math.inf if self._band.high is None else self._band.high
-        relevant = pa.array(probability >= high, pa.bool_())
+        relevant = pa.array(self._band.is_relevant(probability), pa.bool_())
         columns = {"relevant": relevant}
         if self._lowest_grade is not None:
             columns["grade"] = pc.if_else(relevant, self._lowest_grade, None).cast(pa.int32())

@@ -135,7 +135,7 @@ class PoolJudge:
         return label_counts(verdicts["relevant"])
 
     def _verdicts(self, pairs: pa.Table) -> pa.Table:
-        """Rows of `verdicts`; those of a cascade have the id of the judge that answered. Writes those of panel members."""
+        """Rows of `verdicts`, with the id of the judge that answered; writes those of panel members."""
         if isinstance(self.judge, Cascade):
             ids = self.judge.answering_ids  # may wait for a server, which must not happen in the event loop's thread
             replies, is_small = self.session.run_coroutine(self.judge, self.judge.route(pairs))

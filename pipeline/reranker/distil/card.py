@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,8 +28,8 @@ darklode build … --set judge.kind=cross_encoder --set judge.model={url}
 darklode build … --set judge.kind=cascade --set judge.small={url} --set judge.large.kind=llm …
 ```
 
-In sentence-transformers, `CrossEncoder("{folder}").predict(pairs)` gives the calibrated probability; {threshold:.2f} and
-more is relevant. Scores differ from those in training by at most {off:.1e}."""
+In sentence-transformers, `CrossEncoder("{folder}").predict(pairs)` gives the calibrated probability; a pair is relevant
+from {threshold:.2f} on. Scores differ from those in training by at most {off:.1e}."""
 
 BANDS_NOTE = """\
 If the small judge answers only what it is sure of, and the teacher the rest. `certainty` is the minimum probability of
@@ -61,12 +61,16 @@ def card(run: Run, settings: Settings, initial: InitialReranker, source: str, te
     fitted = facts["calibrated on"] or "nothing, because its scores do not rise with the labels"
     head = [
         f"# {cell(name_of(run, settings))}",
-        f"A judge for tenant `{cell(record['tenant'])}`, distilled from {', '.join(f'`{cell(name)}`' for name in teacher)}.",
+        f"A judge for tenant `{cell(record['tenant'])}`, distilled from "
+        f"{', '.join(f'`{cell(name)}`' for name in teacher)}.",
         f"{verdict} {format_comparison(facts)}",
         f"Initialized from `{cell(initial.identity['model'])}`, trained on the verdicts of `{cell(source)}` on "
-        f"{pairs['train queries']:,} queries ({pairs['soft targets']} as soft targets); {pairs['validation queries']:,} "
-        f"queries chose the weights, {pairs['test queries']:,} test them. Calibrated on {fitted}.",
+        f"{pairs['train queries']:,} queries ({pairs['soft targets']} as soft targets); "
+        f"{pairs['validation queries']:,} queries chose the weights, {pairs['test queries']:,} test them. "
+        f"Calibrated on {fitted}.",
     ]
+    if cost := format_cost(pairs["tokens per verdict"], settings.judge.prices()):
+        head.append(cost)
     off = recorded_difference(run, RERANKER_FOLDER)
     usage = USAGE_NOTE.format(
         tenant=cell(record["tenant"]),
@@ -84,6 +88,19 @@ def card(run: Run, settings: Settings, initial: InitialReranker, source: str, te
     ]
     front_matter = {"library_name": "sentence-transformers", "pipeline_tag": "text-ranking", "license": model_licence}
     return with_front_matter(document(head, _tables(tables), sections), front_matter, {}).encode()
+
+
+def format_cost(tokens: Sequence[float | None], prices: tuple[float, float]) -> str:
+    """What the teacher costs, as a sentence; empty without prices or token counts.
+
+    Args:
+        tokens: mean prompt and completion tokens of a verdict; None: unknown.
+        prices: of a million prompt tokens and of a million completion tokens.
+    """
+    if not any(prices) or None in tokens:
+        return ""
+    cost = sum((count or 0) * price for count, price in zip(tokens, prices, strict=True)) / 1000
+    return f"The teacher costs {cost:,.4g} per 1,000 pairs; a cascade costs its `teacher_share` of that."
 
 
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:

@@ -16,7 +16,7 @@ from darklode.pipeline.judge.threshold import fit_smooth_threshold
 
 Flags = NDArray[np.bool_]
 
-CERTAINTIES = (*(round(0.5 + 0.02 * step, 2) for step in range(25)), 0.985, 0.99, 0.995, 1.0)
+CERTAINTIES = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.9, 0.92, 0.94, 0.96, 0.97, 0.98, 0.99, 0.995, 1.0)
 """Certainties from which on the small judge answers; at 1 the teacher judges all pairs."""
 
 N_RESAMPLES = 2000
@@ -99,7 +99,7 @@ class HeldOutPairs:
         return Calibration.fit(self.logit[rows], label[rows])
 
     def cross_fitted(self, seed: int, *, on_people: bool) -> tuple[Doubles, Flags]:
-        """Probability and label of each pair by a calibration on other queries; not relevant where none can be fitted."""
+        """Probability and label of each pair by a calibration on other queries; 0 where none can be fitted."""
         fold = folds(self.query, seed)
         probability, relevant = np.zeros(len(fold)), np.zeros(len(fold), bool)
         for number in np.unique(fold):

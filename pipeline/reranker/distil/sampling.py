@@ -33,7 +33,7 @@ HARD_SHARE = 0.5
 """Share of the draws in proportion to a pair's hardness; the others are uniform, so that no weight exceeds 2."""
 
 VERDICTS_SQL = """
-    SELECT v.tenant, v.query_id, v.chunk_id, v.relevant, v.probability, v.grade, p.best_rank,
+    SELECT v.tenant, v.query_id, v.chunk_id, v.relevant, v.probability, v.grade, v.prompt_tokens, v.completion_tokens, p.best_rank,
            len(p.retrievers) AS n_retrievers, {people} AS people, {weight} AS people_weight
     FROM verdicts v JOIN pool p USING (tenant, query_id, chunk_id) {labels}
     WHERE v.tenant = $1 AND v.relevant IS NOT NULL ORDER BY v.query_id, v.chunk_id
@@ -78,6 +78,7 @@ def distilled_pairs(_tables: Tables, output: Output, source: Tables, tenant: str
         "verdicts": rows.num_rows,
         "relevant": int(relevant.sum()),
         **{f"{name} queries": len(np.unique(query[part == name])) for name in (TRAIN, VALIDATION, TEST)},
+        "tokens per verdict": [pc.mean(rows[name]).as_py() for name in ("prompt_tokens", "completion_tokens")],
         "soft targets": "probabilities" if rows["probability"].null_count < rows.num_rows else "grades",
     }
     n_dropped = int((draws == 0).sum())
@@ -128,8 +129,8 @@ def _first(order: Ints, sizes: Ints, share: float, max_pairs: int) -> Ints:
 def soft_targets(relevant: Flags, probability: Doubles, grade: Doubles) -> Doubles:
     """Probability of relevance to learn from each verdict, shape (n_pairs,).
 
-    The teacher's probability; without one, its grade: grades of not relevant pairs are spread evenly over 0 to .5 (without
-    .5), those of relevant pairs over .5 to 1; without both, its label.
+    The teacher's probability; without one, its grade: grades of not relevant pairs are spread evenly over 0 to .5
+    (exclusive), those of relevant pairs over .5 to 1; without both, its label.
 
     Args:
         relevant: the labels.
@@ -162,9 +163,9 @@ def hardness(rows: pa.Table, target: Doubles) -> Doubles:
 def importance_draws(hard: Doubles, n_draws: int, random: np.random.Generator) -> tuple[Ints, Doubles]:
     """Times that each pair is drawn, and the weight of each draw, both of shape (n_pairs,).
 
-    Systematic sampling: a pair is drawn its expected number of times, rounded up or down. With the weights, 1 / (n_pairs
-    x probability of a draw), the expected loss is that of uniform draws (importance sampling; Katharopoulos and Fleuret
-    2018).
+    Systematic sampling: a pair is drawn its expected number of times, rounded up or down. With the weights,
+    1 / (n_pairs x probability of a draw), the expected loss is that of uniform draws (importance sampling;
+    Katharopoulos and Fleuret 2018).
 
     Args:
         hard: hardness of each pair, >= 0.
