@@ -1,6 +1,7 @@
 """Calibration of a distilled judge, its agreement with intervals, and the bands of a cascade."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -97,7 +98,7 @@ def test_bands_grow_from_the_small_judge_alone_to_the_teacher_alone() -> None:
     assert shares == sorted(shares)
     assert (rows[-1]["teacher_share"], rows[-1]["low"], rows[-1]["high"], rows[-1]["kappa"]) == (1, None, None, 1)
     kappas = [row["kappa"] or 0.0 for row in rows]
-    assert all(later >= earlier - 0.01 for earlier, later in zip(kappas, kappas[1:], strict=False))
+    assert all(later >= earlier - 0.01 for earlier, later in pairwise(kappas))
     # The edges are probabilities of the final calibration: applied to it, they leave about as many pairs.
     middle = rows[8]
     probability = final.probability(data.logit)
