@@ -77,16 +77,15 @@ def saturation(run: Run) -> pa.Table:
 
 def saturation_sentence(run: Run) -> str:
     """What more queries by the same generator would add, as a sentence per tenant; empty without kept queries."""
-    stopped = (run.manifests()[WRITE_STAGE.name].facts if WRITE_STAGE.name in run.manifests() else {}).get(
-        "stopped", {}
-    )
+    written = run.manifests().get(WRITE_STAGE.name)
+    stopped = written.facts.get("stopped", {}) if written else {}
     sentences = []
     for row in saturation(run).to_pylist():
         until = f" It stopped after {stopped[row['tenant']]:,} texts." if row["tenant"] in stopped else ""
         sentences.append(
             f"{row['tenant']}: {row['clusters']:,} clusters of similar queries, at least {row['unseen']:,.0f} not seen "
-            f"yet; {row['new_share']:.0%} of the next queries would be unlike all earlier ones, and as many queries again "
-            f"would add about {row['doubling']:,.0f} clusters.{until}"
+            f"yet; {row['new_share']:.0%} of the next queries would be unlike all earlier ones, and as many queries "
+            f"again would add about {row['doubling']:,.0f} clusters.{until}"
         )
     return " ".join(sentences)
 

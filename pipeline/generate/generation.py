@@ -32,7 +32,7 @@ PASSAGES_SQL = """
     SELECT tenant, chunk_id, title, heading, text, md5_number_lower(concat($2, ' ', chunk_id)) AS draw
     FROM generation_texts JOIN chunks USING (tenant, chunk_id) WHERE tenant = $1 ORDER BY reached, draw, chunk_id
 """
-"""Texts of documents that no real query reaches come first, each kind in random order: estimates need random queries."""
+"""Documents that no real query reaches come first, each kind in random order, which the estimates need."""
 
 REAL_CLUSTERS_SQL = """
     SELECT text, "group" FROM real_queries WHERE tenant = $1 AND split = 'train' ORDER BY query_id

@@ -1,4 +1,4 @@
-"""What more generated queries would add: clusters of similar queries seen so far, and estimates of those not yet seen."""
+"""What more generated queries would add: clusters of similar queries so far, and estimates of those not seen yet."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Saturation:
 
     @property
     def new_share(self) -> float:
-        """Expected share of the next queries that start a cluster: that of singletons (Good 1953); 1 without queries."""
+        """Expected share of the next queries in a new cluster: that of singletons (Good 1953); 1 without queries."""
         return float((self.sizes == 1).sum() / self.n) if self.n else 1.0
 
     @property

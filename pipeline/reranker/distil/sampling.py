@@ -33,8 +33,8 @@ HARD_SHARE = 0.5
 """Share of the draws in proportion to a pair's hardness; the others are uniform, so that no weight exceeds 2."""
 
 VERDICTS_SQL = """
-    SELECT v.tenant, v.query_id, v.chunk_id, v.relevant, v.probability, v.grade, v.prompt_tokens, v.completion_tokens, p.best_rank,
-           len(p.retrievers) AS n_retrievers, {people} AS people, {weight} AS people_weight
+    SELECT v.tenant, v.query_id, v.chunk_id, v.relevant, v.probability, v.grade, v.prompt_tokens, v.completion_tokens,
+           p.best_rank, len(p.retrievers) AS n_retrievers, {people} AS people, {weight} AS people_weight
     FROM verdicts v JOIN pool p USING (tenant, query_id, chunk_id) {labels}
     WHERE v.tenant = $1 AND v.relevant IS NOT NULL ORDER BY v.query_id, v.chunk_id
 """

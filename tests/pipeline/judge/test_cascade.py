@@ -26,7 +26,7 @@ BANDS = [
 
 
 def pairs(chunk_ids: list[str]) -> pa.Table:
-    rows = [{name: "" for name in PAIRS.names} | {"query_id": "q", "chunk_id": chunk} for chunk in chunk_ids]
+    rows = [dict.fromkeys(PAIRS.names, "") | {"query_id": "q", "chunk_id": chunk} for chunk in chunk_ids]
     return pa.Table.from_pylist(rows, schema=PAIRS)
 
 
