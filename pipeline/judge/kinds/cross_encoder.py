@@ -37,7 +37,8 @@ class CrossEncoderSettings(LocalModelSection, LedgerKind):
 
     kind: Literal["cross_encoder"] = "cross_encoder"
     model: FolderOrName[str] = Field("", description=ModelPath)
-    threshold: Share | Literal["fitted"] | None = Field(  # type: ignore[assignment] (None: the model's own)
+    # None: the model's own. A wider type than the base's is safe, because settings are frozen.
+    threshold: Share | Literal["fitted"] | None = Field(  # type: ignore[assignment]
         None,
         description="Minimum probability of a relevant label. null: that of a model made by `judge distil`, else 0.5. "
         "fitted: the threshold that agrees best with judge.human_labels.",
