@@ -69,8 +69,9 @@ def steps(run: Run, settings: Settings) -> list[Step]:
     """The steps in data order."""
     judge, seed = settings.judge, settings.seed
     # A majority compares no probability with a threshold.
-    fitted_or_number = "fitted" if judge.threshold == "fitted" else judge.cut
-    threshold = None if judge.panel and judge.vote == "majority" else fitted_or_number
+    threshold: float | Literal["fitted"] | None = "fitted" if judge.threshold == "fitted" else judge.cut
+    if judge.panel and judge.vote == "majority":
+        threshold = None
     sampling = REVIEW_SAMPLE_STAGE
     if judge.strategy == "adaptive":
         sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
