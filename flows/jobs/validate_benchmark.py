@@ -70,7 +70,9 @@ def steps(run: Run, settings: Settings) -> list[Step]:
     """The steps in data order."""
     judge, seed = settings.judge, settings.seed
     # A majority compares no probability with a threshold.
-    threshold = None if judge.panel and judge.vote == "majority" else judge.threshold
+    threshold: float | Literal["fitted"] | None = "fitted" if judge.threshold == "fitted" else judge.cut
+    if judge.panel and judge.vote == "majority":
+        threshold = None
     sampling = REVIEW_SAMPLE_STAGE
     if judge.strategy == "adaptive":
         sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))

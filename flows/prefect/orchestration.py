@@ -38,6 +38,7 @@ from darklode.flows.jobs import audit_retrievers as audit_retrievers_job
 from darklode.flows.jobs import build_benchmark as build_benchmark_job
 from darklode.flows.jobs import build_index as build_index_job
 from darklode.flows.jobs import compare_adapters as compare_adapters_job
+from darklode.flows.jobs import distil_judge as distil_judge_job
 from darklode.flows.jobs import evaluate_systems as evaluate_systems_job
 from darklode.flows.jobs import generate_queries as generate_queries_job
 from darklode.flows.jobs import measure_entropy as measure_entropy_job
@@ -239,6 +240,7 @@ compare_adapters = as_flow(compare_adapters_job.JOB)
 swap_model = as_flow(swap_model_job.JOB)
 train_towers = as_flow(train_towers_job.JOB)
 train_reranker = as_flow(train_reranker_job.JOB)
+distil_judge = as_flow(distil_judge_job.JOB)
 run_laws = as_flow(run_laws_job.JOB)
 measure_entropy = as_flow(measure_entropy_job.JOB)
 generate_queries = as_flow(generate_queries_job.JOB)
