@@ -68,8 +68,8 @@ def check_reviewed(run: Run, settings: dict[str, Any] | None = None) -> None:
 def steps(run: Run, settings: Settings) -> list[Step]:
     """The steps in data order."""
     judge, seed = settings.judge, settings.seed
-    # A majority compares no probability with a threshold.
-    threshold = None if judge.panel and judge.vote == "majority" else judge.threshold
+    # Only the vote `mean` compares a probability with the threshold.
+    threshold = None if judge.panel and judge.vote != "mean" else judge.threshold
     sampling = REVIEW_SAMPLE_STAGE
     if judge.strategy == "adaptive":
         sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
