@@ -15,6 +15,7 @@ from darklode.pipeline.judge.calibration import fitted_thresholds
 from darklode.pipeline.validate.gate import GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
 from darklode.pipeline.validate.near_misses import NEAR_MISSES_STAGE, near_misses
+from darklode.pipeline.validate.purposes import TABLES_READ, read_purpose
 from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE_STAGE, validate
@@ -70,7 +71,13 @@ def steps(run: Run, settings: Settings) -> list[Step]:
     judge, seed = settings.judge, settings.seed
     # Only the vote `mean` compares a probability with the threshold.
     threshold = None if judge.panel and judge.vote != "mean" else judge.threshold
-    sampling = REVIEW_SAMPLE_STAGE
+    purpose = read_purpose(run.store)
+    sampling = replace(REVIEW_SAMPLE_STAGE, reads=(*REVIEW_SAMPLE_STAGE.reads, *TABLES_READ[purpose]))
+    draw = (
+        call(review_sample, settings.review, seed=seed)
+        if purpose == "validate"
+        else call(review_sample, settings.review, seed=seed, purpose=purpose, threshold=judge.cut)
+    )
     if judge.strategy == "adaptive":
         sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
     validating = (
@@ -79,7 +86,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
         else VALIDATE_STAGE
     )
     return [
-        Step(sampling, call(review_sample, settings.review, seed=seed)),
+        Step(sampling, draw),
         Step(NEAR_MISSES_STAGE, call(near_misses)),
         Step(
             REVIEWS_STAGE,

@@ -203,7 +203,7 @@ def _error_moments(votes: LabelledVotes) -> Doubles:
 
     Shape (n_queries, 2 (1 + n_members + n_members²)); pairs without a vote of each member are left out.
     """
-    complete = votes.take(~np.isnan(votes.votes).any(axis=1))
+    complete = votes.take(np.isfinite(votes.votes).min(axis=1))
     n_queries = int(votes.query.max(initial=-1)) + 1
     ones = np.ones((len(complete.query), 1))
     extended = np.hstack([ones, complete.votes])
@@ -292,7 +292,7 @@ def compare_votes(panel: PanelVotes, seed: int = SEED) -> PanelComparison | None
     if not has_enough_labels(votes.positive) or len(np.unique(votes.query)) < MIN_QUERIES:
         return None
     n_members = len(panel.members)
-    votes = votes.take(~np.isnan(votes.votes).all(axis=1))
+    votes = votes.take(np.isfinite(votes.votes).max(axis=1))
     fits: dict[str, _Fit] = {
         MAJORITY: lambda _: (1.0,) * n_members,
         WEIGHTED: lambda rows: stack_members(votes.votes[rows], votes.positive[rows]),
