@@ -264,7 +264,8 @@ def test_labels_are_not_left_behind_by_another_purpose(call: Call, run: Run, tmp
     assert "precision of the judge" in export()
     assert "precision of the judge" not in export("--for", "calibrate")
     assert "precision of the judge" not in export(), "the purpose is that of the run"
-    rows = list(csv.DictReader(sheet.open(encoding="utf-8")))
+    with sheet.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
     with sheet.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0].keys())
         writer.writeheader()
