@@ -9,8 +9,7 @@ API, plain numpy without input or output:
 - `measure_influence.measure_influence(measure, rank, calibration.labels(sample), seed)`: expected measure of each query
   and influence of each pair; `first - other` is the difference of two systems.
 - `correct_mean(sample, calibration, measure)`: mean of a measure over queries, with a 95 % interval.
-- `correct_sum(sample, calibration, gain)` and `correct_ratio(sample, calibration, gain, base)`: the sum of `gain` over
-  the relevant pairs, and the ratio of two sums: share, precision, recall.
+- `correct_ratio(sample, calibration, gain, base)`: ratio of two sums over the relevant pairs, such as recall.
 
 A sampling plan for a measure takes each pair with a probability proportional to |influence| · √(p · (1 − p)).
 
@@ -30,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit
 from scipy.stats import t as student
 
 from darklode.pipeline.base.agreement import folds
@@ -47,10 +46,6 @@ not have its nominal coverage."""
 PRIOR_LABELS = 10.0
 """Weight of what the probabilities say, in labels: of a power of 1, and of the variance p · (1 − p)."""
 
-PRIOR_CORRELATION, CORRELATION_LABELS = 0.3, 20.0
-"""Prior correlation of a query's labels and its weight, in the unit of `_correlation`."""
-
-_MIN_PROBABILITY = 1e-4
 _NEWTON_STEPS = 50
 
 
@@ -104,17 +99,15 @@ class Calibration:
         probability: probability of relevance, from the judge's score.
         base: probability without the judge: the weighted share of relevant labels.
         fold: cross-validation fold of the pair's cluster; both come from labels of other folds.
-        correlation: of the latent variables of a query's labels, see `UncertainLabels`.
     """
 
     probability: Doubles
     base: Doubles
     fold: Ints
-    correlation: float
 
     def labels(self, sample: LabelSample) -> UncertainLabels:
         """The probabilities, for `measure_influence`."""
-        return UncertainLabels(sample.query, self.probability, sample.n_queries, self.correlation)
+        return UncertainLabels(sample.query, self.probability, sample.n_queries)
 
 
 @dataclass(frozen=True)
@@ -174,7 +167,7 @@ def calibrate(sample: LabelSample, score: Doubles, seed: int) -> Calibration:
         slope, intercept = _fit_logistic(standard[training], sample.label[training], weight, float(logit(mean)))
         probability[in_fold] = expit(standard[in_fold] * slope + intercept)
         base[in_fold] = mean
-    return Calibration(probability, base, fold, _correlation(sample, probability))
+    return Calibration(probability, base, fold)
 
 
 def _fit_logistic(score: Doubles, label: Doubles, weight: Doubles, intercept: float) -> tuple[float, float]:
@@ -193,22 +186,6 @@ def _fit_logistic(score: Doubles, label: Doubles, weight: Doubles, intercept: fl
         if np.abs(step).max() < 1e-9:
             break
     return float(coefficients[0]), float(coefficients[1])
-
-
-def _correlation(sample: LabelSample, probability: Doubles) -> float:
-    """Correlation of the latent variables of a query's labels, 0 to .6, from products of residuals (moment estimate for
-    small correlations), shrunk to the prior.
-    """
-    labelled = sample.is_labelled
-    threshold = ndtri(np.clip(probability[labelled], _MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
-    density = np.exp(-(threshold**2) / 2) / np.sqrt(2 * np.pi)
-    residual, query = sample.label[labelled] - probability[labelled], sample.query[labelled]
-
-    def products(values: Doubles) -> float:
-        return float((np.bincount(query, values) ** 2 - np.bincount(query, values**2)).sum())
-
-    weighted = products(residual) + PRIOR_CORRELATION * CORRELATION_LABELS
-    return float(np.clip(weighted / (products(density) + CORRELATION_LABELS), 0, 0.6))
 
 
 def correct_mean(
@@ -236,15 +213,6 @@ def correct_mean(
     value += _correction(sample, influence, tuned)
     extra = _query_variance(sample, measure, calibration.probability) if generalize else 0.0
     return _estimate(sample, influence, tuned, value, bounds, extra)
-
-
-def correct_sum(
-    sample: LabelSample, calibration: Calibration, gain: Doubles, bounds: tuple[float, float] = (0.0, 1.0)
-) -> CorrectedEstimate:
-    """Estimate the sum of `gain`, shape (n_pairs,), over the relevant pairs; arguments as of `correct_mean`."""
-    tuned = tune(sample, calibration, gain)
-    value = float(gain @ tuned) + _correction(sample, gain, tuned)
-    return _estimate(sample, gain, tuned, value, bounds)
 
 
 def correct_ratio(sample: LabelSample, calibration: Calibration, gain: Doubles, base: Doubles) -> CorrectedEstimate:

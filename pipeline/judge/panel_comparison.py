@@ -107,7 +107,7 @@ class PanelVotes:
             labelled=LabelledVotes(
                 query=labelled["query"].to_numpy().astype(np.int64),
                 positive=labelled["positive"].to_numpy(),
-                weight=np.ones(labelled.num_rows),
+                weight=labelled["weight"].to_numpy(),
                 votes=_stack(labelled, names),
                 panel=_stack(labelled, ["panel"])[:, 0],
             ),
@@ -121,7 +121,7 @@ LABELLED_SQL = """
         GROUP BY tenant, query_id, chunk_id
     )
     SELECT dense_rank() OVER (ORDER BY tenant, query_id) - 1 AS query, relevance > 0 AS positive,
-           CAST(CAST(relevant AS INTEGER) AS DOUBLE) AS panel, votes.*
+           coalesce(weight, 1.0) AS weight, CAST(CAST(relevant AS INTEGER) AS DOUBLE) AS panel, votes.*
     FROM human_labels JOIN votes USING (tenant, query_id, chunk_id) JOIN verdicts USING (tenant, query_id, chunk_id)
     ORDER BY tenant, query_id, chunk_id
 """

@@ -33,6 +33,14 @@ MAJORITY_LABELS_SQL = """
     )
 """
 
+# An unfinished review has labels of a part of the sample only, so each stands for more pairs.
+WEIGHTED_LABELS_SQL = f"""
+    SELECT tenant, query_id, chunk_id, relevance,
+           r.weight * r.sampled / count(r.stratum) OVER (PARTITION BY r.stratum) AS weight
+    FROM ({MAJORITY_LABELS_SQL}) LEFT JOIN review_sample r USING (tenant, query_id, chunk_id)
+    WHERE relevance IS NOT NULL ORDER BY tenant, query_id, chunk_id
+"""
+
 REVIEWED_PAIRS_SQL = f"""
     SELECT l.tenant, l.relevance, l.shown, l.yes + l.no AS votes, s.position AS stratum, p.retrievers,
            v.relevant, v.probability, v.grade,
@@ -128,13 +136,12 @@ def _membership(lists: pa.ChunkedArray, names: list[str]) -> _Flags:
 def labels_csv(tables: Tables) -> str:
     """Format human labels as CSV for `judge.human_labels`; without ties and skipped pairs.
 
+    The weight of a label is the number of pairs of its stratum ÷ labels of the stratum; empty outside the sample.
+
     Args:
-        tables: must contain `reviews`.
+        tables: must contain `reviews` and `review_sample`.
     """
-    rows = tables.sql(
-        f"SELECT tenant, query_id, chunk_id, relevance FROM ({MAJORITY_LABELS_SQL}) WHERE relevance IS NOT NULL "
-        "ORDER BY tenant, query_id, chunk_id"
-    )
+    rows = tables.sql(WEIGHTED_LABELS_SQL)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(rows.column_names)
