@@ -31,6 +31,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from benchmarks.collections_io import Collection, existing, options, read_jsonl, read_qrels
+from benchmarks.estimates import linear_measure
 from benchmarks.quality import rank
 from benchmarks.report import ResultTable, publish
 from darklode.pipeline.base.artifacts import Run, Stage
@@ -41,7 +42,6 @@ from darklode.pipeline.base.prediction_powered import (
     calibrate,
     correct_mean,
     correct_ratio,
-    correct_sum,
 )
 from darklode.pipeline.validate.purposes import TABLES_READ, Purpose
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
@@ -192,8 +192,8 @@ def estimates(pairs: JudgedPairs, sample: LabelSample, seed: int) -> dict[str, l
     labels = calibration.labels(sample)
     measures = [measure_influence(MEASURE, ranks, labels, seed) for ranks in pairs.ranks]
     return {
-        "share relevant": [correct_sum(sample, calibration, ones / len(found))],
-        "precision": [correct_sum(sample, calibration, found / max(found.sum(), 1))],
+        "share relevant": [correct_mean(sample, calibration, linear_measure(sample, calibration, ones / len(found)))],
+        "precision": [correct_mean(sample, calibration, linear_measure(sample, calibration, found / found.sum()))],
         "recall": [correct_ratio(sample, calibration, found, ones)],
         MEASURE: [correct_mean(sample, calibration, measure) for measure in measures],
     }

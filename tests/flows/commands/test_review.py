@@ -70,6 +70,7 @@ def test_a_review_says_where_it_is_and_how_far_it_came(run: Run, alone: Environm
     with running(run, alone, tmp_path, "--port", "0") as server:
         status, body = server.ask("GET", "pair?reviewer=Ann")
         assert status == 200
+        assert "precision of the judge: too few labels for an interval; goal ± .05" in body
         name = re.search(r'data-pair="(\w+)"', body)
         assert name
         assert server.ask("POST", "pair?reviewer=Ann", {"pair": name[1], "answer": "1"})[0] == 303
