@@ -212,10 +212,10 @@ def measured_rows(
 def agreement_row(name: str, verdicts: RecordedVerdicts) -> list[object]:
     """Agreement of all judges of a collection with people and with one another."""
     panel = np.full(len(verdicts.topic), np.nan)
-    found = panel_agreement(
+    agreement = panel_agreement(
         LabelledVotes(verdicts.topic, verdicts.positive, np.ones(len(panel)), verdicts.votes, panel)
     )
-    figures = (found.mean_with_people, found.mean_with_members, found.effective_members)
+    figures = (agreement.mean_with_people, agreement.mean_with_members, agreement.effective_members)
     formatted = [
         f"{figure.value:.{decimals}f} [{figure.low:.{decimals}f}, {figure.high:.{decimals}f}]"
         for figure, decimals in zip(figures, (2, 2, 1), strict=True)

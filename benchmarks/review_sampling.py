@@ -97,8 +97,10 @@ def llm_judges(folder: Path) -> list[JudgedPairs]:
     random = np.random.default_rng(5)
     parts = []
     for judge in range(1, grades.shape[1], EVERY):
-        others = [other for other in range(1, grades.shape[1]) if other != judge]
-        ranks = [_ranks(query, grades[:, random.choice(others, 3, replace=False)].mean(axis=1), random) for _ in "ab"]
+        other_judges = [other for other in range(1, grades.shape[1]) if other != judge]
+        ranks = [
+            _ranks(query, grades[:, random.choice(other_judges, 3, replace=False)].mean(axis=1), random) for _ in "ab"
+        ]
         relevant = (grades[:, 0] >= RELEVANT_FROM).astype(np.float64)
         parts.append(JudgedPairs(query, relevant, grades[:, judge], np.minimum(*ranks), tuple(ranks)))
     return parts
@@ -122,8 +124,8 @@ def trec_dl_2019(folder: Path, topics: slice) -> list[JudgedPairs]:
     topic_ids = sorted({row[0] for row in rows})[topics]
     rows = [row for row in rows if row[0] in set(topic_ids)]
     query = np.searchsorted(topic_ids, [row[0] for row in rows])
-    place = {document: number for number, document in enumerate(documents)}
-    column = np.array([place[row[1]] for row in rows])
+    row_of = {document: number for number, document in enumerate(documents)}
+    column = np.array([row_of[row[1]] for row in rows])
     chunks = [f"\n\n{text}" for text in documents.values()]
     collection = Collection("", chunks, np.arange(len(chunks)), [texts[topic] for topic in topic_ids], [])
     ranks = {name: _positions(lists, len(chunks))[query, column] for name, lists in rank(collection).items()}
@@ -187,26 +189,30 @@ def draw(run: Run, pairs: JudgedPairs, design: str, size: int, seed: int) -> Lab
 
 def estimates(pairs: JudgedPairs, sample: LabelSample, seed: int) -> dict[str, list[CorrectedEstimate]]:
     """Estimates by figure; of the measure for each system."""
-    found = (pairs.grade >= RELEVANT_FROM).astype(np.float64)
-    ones = np.ones(len(found))
+    is_positive = (pairs.grade >= RELEVANT_FROM).astype(np.float64)
+    ones = np.ones(len(is_positive))
     calibration = calibrate(sample, GRADE_SCORES[pairs.grade], seed)
     labels = calibration.labels(sample)
     measures = [measure_influence(MEASURE, ranks, labels, seed) for ranks in pairs.ranks]
     return {
-        "share relevant": [correct_mean(sample, calibration, linear_measure(sample, calibration, ones / len(found)))],
-        "precision": [correct_mean(sample, calibration, linear_measure(sample, calibration, found / found.sum()))],
-        "recall": [correct_ratio(sample, calibration, found, ones)],
+        "share relevant": [
+            correct_mean(sample, calibration, linear_measure(sample, calibration, ones / len(is_positive)))
+        ],
+        "precision": [
+            correct_mean(sample, calibration, linear_measure(sample, calibration, is_positive / is_positive.sum()))
+        ],
+        "recall": [correct_ratio(sample, calibration, is_positive, ones)],
         MEASURE: [correct_mean(sample, calibration, measure) for measure in measures],
     }
 
 
 def true_figures(pairs: JudgedPairs) -> dict[str, list[float]]:
     """The figures by people's labels of all pairs."""
-    found = pairs.grade >= RELEVANT_FROM
-    hits = float(pairs.relevant[found].sum())
+    is_positive = pairs.grade >= RELEVANT_FROM
+    hits = float(pairs.relevant[is_positive].sum())
     return {
         "share relevant": [float(pairs.relevant.mean())],
-        "precision": [hits / max(int(found.sum()), 1)],
+        "precision": [hits / int(is_positive.sum())],
         "recall": [hits / float(pairs.relevant.sum())],
         MEASURE: [_ndcg(pairs, ranks) for ranks in pairs.ranks],
     }
@@ -218,9 +224,9 @@ def _ndcg(pairs: JudgedPairs, ranks: Ints) -> float:
     gain = np.where((ranks > 0) & (ranks <= 10), discount[np.clip(ranks, 1, 10) - 1], 0.0) * pairs.relevant
     ideal = np.concatenate([[0.0], np.cumsum(discount)])
     n_relevant = np.bincount(pairs.query, pairs.relevant).astype(np.int64)
-    best = ideal[np.minimum(n_relevant, 10)]
+    ideal_gain = ideal[np.minimum(n_relevant, 10)]
     gains = np.bincount(pairs.query, gain)
-    return float(np.divide(gains, best, out=np.zeros(len(gains)), where=best > 0).mean())
+    return float(np.divide(gains, ideal_gain, out=np.zeros(len(gains)), where=ideal_gain > 0).mean())
 
 
 Outcome = tuple[float, CorrectedEstimate]
@@ -238,8 +244,8 @@ def collect(parts: list[JudgedPairs], repetitions: int) -> dict[tuple[str, int, 
             for size in SIZES:
                 for design in DESIGNS:
                     for seed in range(repetitions):
-                        found = estimates(pairs, draw(run, pairs, design, size, seed), seed)
-                        for figure, values in found.items():
+                        estimated = estimates(pairs, draw(run, pairs, design, size, seed), seed)
+                        for figure, values in estimated.items():
                             outcomes.setdefault((figure, size, design), []).extend(
                                 zip(truth[figure], values, strict=True)
                             )
@@ -254,9 +260,9 @@ def table_rows(name: str, outcomes: Mapping[tuple[str, int, str], list[Outcome]]
             random_width = _half_width(outcomes[figure, size, RANDOM])
             for design in DESIGNS:
                 own = outcomes[figure, size, design]
-                known = [(truth, value) for truth, value in own if np.isfinite(value.value)]
-                covered = float(np.mean([value.low <= truth <= value.high for truth, value in known]))
-                width, unknown = _half_width(own), 1 - len(known) / len(own)
+                outcomes_known = [(truth, value) for truth, value in own if np.isfinite(value.value)]
+                covered = float(np.mean([value.low <= truth <= value.high for truth, value in outcomes_known]))
+                width, unknown = _half_width(own), 1 - len(outcomes_known) / len(own)
                 rows.append([name, figure, size, design, width, (width / random_width) ** 2, covered, unknown])
     return rows
 

@@ -36,6 +36,30 @@ app = application()
 
 PORT = 8765
 
+PurposeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="PURPOSE",
+        help="What the labels are for: validate (the judge; default), evaluate (systems), calibrate (probabilities and "
+        "thresholds) or teach (uncertain and disputed pairs). Decides which pairs are sampled more often.",
+    ),
+]
+NewSampleOption = Annotated[
+    bool,
+    typer.Option("--new-sample", help="Draw another sample although pairs are labelled; all answers are kept."),
+]
+UntilOption = Annotated[
+    float,
+    typer.Option(
+        metavar="HALF_WIDTH",
+        min=0.001,
+        max=0.5,
+        help="Say to stop when the 95 % interval is this narrow, in both directions (validate: precision of the judge; "
+        "evaluate: nDCG@10).",
+    ),
+]
+
 
 @app.command(epilog="Example: darklode review runs/first --port 8765")
 def review(
@@ -66,29 +90,9 @@ def review(
             "relevant if it gives none.",
         ),
     ] = None,
-    purpose: Annotated[
-        str | None,
-        typer.Option(
-            "--for",
-            metavar="PURPOSE",
-            help="What the labels are for: validate (the judge; default), evaluate (systems), calibrate (probabilities "
-            "and thresholds) or teach (uncertain and disputed pairs). Decides which pairs are sampled more often.",
-        ),
-    ] = None,
-    new_sample: Annotated[
-        bool,
-        typer.Option("--new-sample", help="Draw another sample although pairs are labelled; all answers are kept."),
-    ] = False,
-    until: Annotated[
-        float,
-        typer.Option(
-            metavar="HALF_WIDTH",
-            min=0.001,
-            max=0.5,
-            help="Say to stop when the 95 % interval is this narrow, in both directions (validate: precision of the "
-            "judge; evaluate: nDCG@10).",
-        ),
-    ] = 0.05,
+    purpose: PurposeOption = None,
+    new_sample: NewSampleOption = False,
+    until: UntilOption = 0.05,
     assignments: SetOption = None,
 ) -> None:
     """Let people label a sample of the pairs, in the browser or in a CSV sheet."""
@@ -145,10 +149,11 @@ def open_review(
     from darklode.pipeline.judge.grade_thresholds import fitted_grades
     from darklode.pipeline.validate.purposes import read_purpose
     from darklode.pipeline.validate.review.assignment import ReviewSession
+    from darklode.pipeline.validate.review.figures import figure_of
     from darklode.pipeline.validate.review.grades import scale_of
     from darklode.pipeline.validate.review.journal import AnswerJournal
     from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, open_review_pairs
-    from darklode.pipeline.validate.review.stopping import DEFAULT_HALF_WIDTH, StoppingRule, figure_of
+    from darklode.pipeline.validate.review.stopping import DEFAULT_HALF_WIDTH, StoppingRule
 
     benchmark_run, inputs = read_benchmark(run)
     settings = benchmark_run.with_overrides(values)

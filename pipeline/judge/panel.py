@@ -192,8 +192,8 @@ class Panel(Judge):
     @staticmethod
     def ids_of_members(judge_id: str) -> list[str]:
         """The members' judge ids in a panel's `judge_id`, in the order of its weights; empty for another judge."""
-        found = re.fullmatch(r"panel-1:[^:]+:[^:]+:\[(.*)\]", judge_id)
-        return [weighted_id.partition("*")[2] for weighted_id in found[1].split(" | ")] if found else []
+        match = re.fullmatch(r"panel-1:[^:]+:[^:]+:\[(.*)\]", judge_id)
+        return [weighted_id.partition("*")[2] for weighted_id in match[1].split(" | ")] if match else []
 
     @property
     def facts(self) -> dict[str, int]:

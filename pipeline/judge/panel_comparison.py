@@ -61,8 +61,8 @@ class LabelledVotes:
         """Weighted confusion counts of labels (1, 0, NaN) against people's by query, shape (n_queries, 4)."""
         counts = np.zeros((int(self.query.max(initial=-1)) + 1, 4))
         column = np.where(labels == 1, 0, 2) + np.where(self.positive, 0, 1)
-        known = ~np.isnan(labels)
-        np.add.at(counts, (self.query[known], column[known]), self.weight[known])
+        is_known = ~np.isnan(labels)
+        np.add.at(counts, (self.query[is_known], column[is_known]), self.weight[is_known])
         return counts
 
 
@@ -168,9 +168,11 @@ def panel_agreement(votes: LabelledVotes) -> PanelAgreement:
     """Compare the members with people and with one another, over the same pairs."""
     n_members = votes.votes.shape[1]
     people = [votes.counts(votes.votes[:, member]) for member in range(n_members)]
-    others = [_votes_of(votes, other) for other in range(n_members)]
+    member_sides = [_votes_of(votes, other) for other in range(n_members)]
     pairs = [(member, other) for member in range(n_members) for other in range(member)]
-    between = [others[other].counts(_known(votes.votes[:, member], votes.votes[:, other])) for member, other in pairs]
+    between = [
+        member_sides[other].counts(_known(votes.votes[:, member], votes.votes[:, other])) for member, other in pairs
+    ]
     has_member = np.array([[member in pair for pair in pairs] for member in range(n_members)], np.float64)
 
     def figure(counts: Doubles) -> Doubles:
@@ -273,8 +275,8 @@ class PanelComparison:
     @property
     def proposed(self) -> VoteComparison | None:
         """The vote with the largest lower end of its difference, if it is better than the best member."""
-        best = max(self.votes, key=lambda vote: vote.difference.low)
-        return best if best.is_better else None
+        nearest = max(self.votes, key=lambda vote: vote.difference.low)
+        return nearest if nearest.is_better else None
 
     @property
     def best_vote(self) -> VoteComparison:

@@ -23,8 +23,8 @@ def agreement_rows(agreement: PanelAgreement, members: list[str]) -> pa.Table:
     """Kappa of each member with people and its mean kappa with the others, with 95 % intervals."""
     columns: dict[str, list[object]] = {"judge_id": [*members, "mean"]}
     people = [*agreement.with_people, agreement.mean_with_people]
-    others = [*agreement.with_members, agreement.mean_with_members]
-    for name, figures in (("people", people), ("members", others)):
+    with_members = [*agreement.with_members, agreement.mean_with_members]
+    for name, figures in (("people", people), ("members", with_members)):
         columns |= {
             name: [round(figure.value, 3) for figure in figures],
             f"{name}_low": [round(figure.low, 3) for figure in figures],
