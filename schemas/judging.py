@@ -90,8 +90,8 @@ class JudgeSettings(MemberSettings):
     human_labels: NoRow[FilePath[str | None]] = Field(
         None,
         min_length=1,
-        description="CSV of human labels with the columns query_id, chunk_id, relevance, and tenant if there are "
-        "several.",
+        description="CSV of human labels with the columns query_id, chunk_id, relevance, tenant if there are several, "
+        "and weight if known (pairs of the run that a label of a sample stands for).",
     )
     panel: tuple[Annotated[MemberSettings, OfKind(JUDGES, MemberSettings)], ...] = Field(
         (),

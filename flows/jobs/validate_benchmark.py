@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, Literal
 
+from darklode.flows.jobs import evaluate_systems
 from darklode.flows.jobs.job import Job
 from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
@@ -11,6 +12,7 @@ from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.chunk_texts import tenants
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError, NotPublishable
+from darklode.pipeline.evaluate.corrected import CORRECTED_AUDIT_STAGE, corrected_audit
 from darklode.pipeline.judge.calibration import fitted_thresholds
 from darklode.pipeline.validate.gate import GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
@@ -43,7 +45,8 @@ def validate_benchmark(out: FlowPath, settings: dict[str, Any] | None = None) ->
         record, inputs = read_benchmark(run)
         resolved = record.with_overrides(settings or {})
         for step in steps(run, resolved):
-            run_step(run, step)
+            if step.enabled:
+                run_step(run, step)
         write_run(run, inputs, resolved)
         finish(run)
     return decide(run)
@@ -96,7 +99,15 @@ def steps(run: Run, settings: Settings) -> list[Step]:
         ),
         Step(validating, call(_validate, settings.evaluate.only("n_resamples"), threshold=threshold, seed=seed)),
         Step(GATE_STAGE, call(gate, settings.validation)),
+        corrected_recalls(settings),
+        evaluate_systems.correction(settings, enabled="test_rankings" in run.parts()),
     ]
+
+
+def corrected_recalls(settings: Settings) -> Step:
+    """The retrievers' recall corrected by people's labels."""
+    depths = (settings.pool.depth, settings.pool.search_depth)
+    return Step(CORRECTED_AUDIT_STAGE, call(corrected_audit, depths=depths, seed=settings.seed))
 
 
 def draw_sample(run: Run, settings: Settings) -> None:

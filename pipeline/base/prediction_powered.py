@@ -75,6 +75,11 @@ class LabelSample:
         if not (self.weight[self.is_labelled] > 0).all():
             raise ValueError("a labelled pair needs a weight above 0")
 
+    def take(self, rows: Mask) -> LabelSample:
+        """Select the pairs in a mask; their queries stay numbered as they are."""
+        values = (self.query[rows], self.label[rows], self.weight[rows], self.stratum[rows])
+        return LabelSample(*values, self.cluster, self.query_share)
+
     @property
     def is_labelled(self) -> Mask:
         """Whether people labelled each pair."""
@@ -215,9 +220,16 @@ def correct_mean(
     return _estimate(sample, influence, tuned, value, bounds, extra)
 
 
-def correct_ratio(sample: LabelSample, calibration: Calibration, gain: Doubles, base: Doubles) -> CorrectedEstimate:
-    """Estimate the sum of `gain` over the relevant pairs ÷ the sum of `base` over them, between 0 and 1; both of shape
-    (n_pairs,). The interval is that of the linearized ratio.
+def correct_ratio(
+    sample: LabelSample,
+    calibration: Calibration,
+    gain: Doubles,
+    base: Doubles,
+    bounds: tuple[float, float] = (0.0, 1.0),
+) -> CorrectedEstimate:
+    """Estimate the sum of `gain` over the relevant pairs ÷ the sum of `base` over them; both of shape (n_pairs,).
+
+    The interval is that of the linearized ratio, for these queries; other arguments as of `correct_mean`.
     """
     probability = calibration.probability
     expected = float(gain @ probability) / max(float(base @ probability), 1e-12)
@@ -226,7 +238,7 @@ def correct_ratio(sample: LabelSample, calibration: Calibration, gain: Doubles, 
     if denominator <= 0:
         return _unknown(sample)
     value = numerator / denominator
-    return _estimate(sample, (gain - value * base) / denominator, tuned, value, (0.0, 1.0))
+    return _estimate(sample, (gain - value * base) / denominator, tuned, value, bounds)
 
 
 def tune(sample: LabelSample, calibration: Calibration, influence: Doubles) -> Doubles:

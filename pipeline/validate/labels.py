@@ -14,32 +14,13 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Store, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.majority_labels import MAJORITY_LABELS_SQL, WEIGHTED_LABELS_SQL
 from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER, AnswerJournal, current_answers
 from darklode.schemas.review_tables import REVIEWS
 
 _Floats = NDArray[np.float64]
 _Counts = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
-
-# The grade of a relevant pair is the (lower) median of the relevant grades.
-MAJORITY_LABELS_SQL = """
-    SELECT tenant, query_id, chunk_id, yes, no, shown,
-           CASE WHEN yes > no THEN grade WHEN no > yes THEN 0 END AS relevance
-    FROM (
-        SELECT tenant, query_id, chunk_id, bool_or(judge_shown) AS shown, count(*) FILTER (relevance > 0) AS yes,
-               count(*) FILTER (relevance = 0) AS no,
-               quantile_disc(relevance, 0.5) FILTER (relevance > 0) AS grade
-        FROM reviews GROUP BY tenant, query_id, chunk_id
-    )
-"""
-
-# An unfinished review has labels of a part of the sample only, so each stands for more pairs.
-WEIGHTED_LABELS_SQL = f"""
-    SELECT tenant, query_id, chunk_id, relevance,
-           r.weight * r.sampled / count(r.stratum) OVER (PARTITION BY r.stratum) AS weight
-    FROM ({MAJORITY_LABELS_SQL}) LEFT JOIN review_sample r USING (tenant, query_id, chunk_id)
-    WHERE relevance IS NOT NULL ORDER BY tenant, query_id, chunk_id
-"""
 
 REVIEWED_PAIRS_SQL = f"""
     SELECT l.tenant, l.relevance, l.shown, l.yes + l.no AS votes, s.position AS stratum, p.retrievers,
@@ -141,7 +122,7 @@ def labels_csv(tables: Tables) -> str:
     Args:
         tables: must contain `reviews` and `review_sample`.
     """
-    rows = tables.sql(WEIGHTED_LABELS_SQL)
+    rows = tables.sql(f"SELECT * EXCLUDE (stratum) FROM ({WEIGHTED_LABELS_SQL}) ORDER BY tenant, query_id, chunk_id")
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(rows.column_names)
