@@ -19,7 +19,17 @@ HUMAN_LABELS = Table(
     "human_labels",
     ("tenant", "query_id", "chunk_id"),
     "human labels of `judge.human_labels` for pairs of the pool",
-    pa.schema([TENANT, QUERY_ID, CHUNK_ID, column("relevance", pa.int32(), "0 = not relevant, >= 1 = relevant")]),
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            CHUNK_ID,
+            column("relevance", pa.int32(), "0 = not relevant, >= 1 = relevant"),
+            column(
+                "weight", pa.float64(), "pairs of the run that the label stands for, above 0; null: unknown", null=True
+            ),
+        ]
+    ),
 )
 
 CALIBRATION = Table(

@@ -6,7 +6,7 @@ A nullable column is null if the value is unknown, never 0 or "". Ids are unique
 import pyarrow as pa
 
 from darklode.schemas.day_tables import DAY_TABLES
-from darklode.schemas.evaluation_tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS, EVALUATION_TABLES
+from darklode.schemas.evaluation_tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS, CORRECTED_AUDIT, EVALUATION_TABLES
 from darklode.schemas.generation_tables import GENERATION_TABLES
 from darklode.schemas.label_tables import LABEL_TABLES
 from darklode.schemas.law_tables import TRAINING_TABLES
@@ -292,6 +292,7 @@ TABLES: dict[str, Table] = {
         FUNNEL,
         AUDIT_RETRIEVERS,
         AUDIT_OVERLAP,
+        CORRECTED_AUDIT,
         TEST_TEXTS,
         MANUAL_TEXTS,
         *EVALUATION_TABLES,

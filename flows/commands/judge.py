@@ -12,7 +12,7 @@ from darklode.flows.commands.judge_teach import teach
 from darklode.flows.commands.options import CommandGroup, JsonOption, RunArgument, SetOption, application
 from darklode.flows.console import console, printable, show
 from darklode.flows.output import answering
-from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 
 _RENAMED_COMMANDS = {"export-batch": "batch export", "import-batch": "batch fetch"}
@@ -100,6 +100,28 @@ def calibration(run: RunArgument) -> None:
     if "members" in facts:
         show(pairwise_kappa(tables), "Pairwise agreement within the panel (Cohen's kappa)")
         show(panel_alpha(tables), "Agreement of the panel (Krippendorff's alpha)")
+        _compare_panel(tables)
+
+
+def _compare_panel(tables: Tables) -> None:
+    """Show a panel against people and against its best member; nothing without human labels."""
+    from darklode.pipeline.judge.panel_comparison import PanelVotes, compare_votes, panel_agreement
+    from darklode.pipeline.report import panel_agreement as formats
+
+    votes = PanelVotes.from_tables(tables) if tables.rows("human_labels") else None
+    if votes is None or not len(votes.labelled.query):
+        return
+    agreement, comparison = panel_agreement(votes.labelled), compare_votes(votes)
+    show(
+        formats.agreement_rows(agreement, votes.members),
+        "The panel's members against people and against one another (kappa, 95 % intervals over queries)",
+    )
+    console.print(printable(formats.agreement_summary(agreement, len(votes.members))), soft_wrap=True)
+    if comparison is None:
+        console.print(formats.TOO_FEW_LABELS, soft_wrap=True)
+        return
+    show(formats.vote_rows(comparison), "Votes against the best member, on held-out queries")
+    console.print(printable(formats.proposal(comparison, votes.members)), soft_wrap=True)
 
 
 @app.command(epilog="Example: darklode judge prompt --show --query 'reset my password' --chunk 'Open Settings …'")

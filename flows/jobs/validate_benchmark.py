@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, Literal
 
+from darklode.flows.jobs import evaluate_systems
 from darklode.flows.jobs.job import Job
 from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
@@ -11,10 +12,12 @@ from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.chunk_texts import tenants
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError, NotPublishable
+from darklode.pipeline.evaluate.corrected import CORRECTED_AUDIT_STAGE, corrected_audit
 from darklode.pipeline.judge.calibration import fitted_thresholds
 from darklode.pipeline.validate.gate import FIGURE_LIMITS, GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
 from darklode.pipeline.validate.near_misses import NEAR_MISSES_STAGE, near_misses
+from darklode.pipeline.validate.purposes import TABLES_READ, read_purpose
 from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE_STAGE, validate
@@ -43,7 +46,8 @@ def validate_benchmark(out: FlowPath, settings: dict[str, Any] | None = None) ->
         record, inputs = read_benchmark(run)
         resolved = record.with_overrides(settings or {})
         for step in steps(run, resolved):
-            run_step(run, step)
+            if step.enabled:
+                run_step(run, step)
         write_run(run, inputs, resolved)
         finish(run)
     return decide(run)
@@ -69,11 +73,17 @@ def check_reviewed(run: Run, settings: dict[str, Any] | None = None) -> None:
 def steps(run: Run, settings: Settings) -> list[Step]:
     """The steps in data order."""
     judge, seed = settings.judge, settings.seed
-    # A majority compares no probability with a threshold.
+    # Only the vote `mean` compares a probability with the threshold.
     threshold: float | Literal["fitted"] | None = "fitted" if judge.threshold == "fitted" else judge.cut
-    if judge.panel and judge.vote == "majority":
+    if judge.panel and judge.vote != "mean":
         threshold = None
-    sampling = REVIEW_SAMPLE_STAGE
+    purpose = read_purpose(run.store)
+    sampling = replace(REVIEW_SAMPLE_STAGE, reads=(*REVIEW_SAMPLE_STAGE.reads, *TABLES_READ[purpose]))
+    draw = (
+        call(review_sample, settings.review, seed=seed)
+        if purpose == "validate"
+        else call(review_sample, settings.review, seed=seed, purpose=purpose, threshold=judge.cut)
+    )
     if judge.strategy == "adaptive":
         sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
     validating = (
@@ -83,7 +93,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
     )
     probed = [JUDGE_PROBE.name] if JUDGE_PROBE.name in run.parts() else []
     return [
-        Step(sampling, call(review_sample, settings.review, seed=seed)),
+        Step(sampling, draw),
         Step(NEAR_MISSES_STAGE, call(near_misses)),
         Step(
             REVIEWS_STAGE,
@@ -93,7 +103,15 @@ def steps(run: Run, settings: Settings) -> list[Step]:
         ),
         Step(validating, call(_validate, settings.evaluate.only("n_resamples"), threshold=threshold, seed=seed)),
         Step(GATE_STAGE.reading(*probed), call(gate, settings.validation)),
+        corrected_recalls(settings),
+        evaluate_systems.correction(settings, enabled="test_rankings" in run.parts()),
     ]
+
+
+def corrected_recalls(settings: Settings) -> Step:
+    """The retrievers' recall corrected by people's labels."""
+    depths = (settings.pool.depth, settings.pool.search_depth)
+    return Step(CORRECTED_AUDIT_STAGE, call(corrected_audit, depths=depths, seed=settings.seed))
 
 
 def draw_sample(run: Run, settings: Settings) -> None:

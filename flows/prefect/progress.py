@@ -138,6 +138,8 @@ ROW_UNITS = {
     "day_marks": "day fingerprints",
     "evaluation": "system metrics",
     "evaluation_pairs": "system comparisons",
+    "corrected_evaluation": "corrected figures",
+    "corrected_audit": "corrected recalls",
     "funnel": "funnel rows",
     "human_labels": "human labels",
     "judge_probe": "kinds of probes",

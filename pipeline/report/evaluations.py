@@ -28,7 +28,29 @@ def summary_tables(tables: Tables) -> dict[str, pa.Table]:
         if part_rows:
             title = f"Differences in {part_rows[0]['measure']} (95 % intervals, two-sided Holm-corrected p)"
             tables_by_title[title] = pa.Table.from_pylist(list(_differences(part_rows)))
-    return tables_by_title
+    return tables_by_title | corrected_tables(tables, "corrected_evaluation")
+
+
+def corrected_tables(tables: Tables, name: str) -> dict[str, pa.Table]:
+    """Tables by title: figures by the judge's labels alone and corrected by people's; none without people's labels.
+
+    Args:
+        tables: may contain the table `name`.
+        name: `corrected_evaluation` or `corrected_audit`.
+    """
+    rows = tables.read(name).to_pylist() if name in tables else []
+    corrected_rows = [
+        {
+            "figure": row["measure"],
+            "system": row["system"] if row["other"] is None else f"{row['system']} − {row['other']}",
+            "judge only": None if row["judge_only"] is None else round(row["judge_only"], DIGITS),
+            "corrected": "unknown" if row["value"] is None else f"{row['value']:.{DIGITS}f}",
+            "interval": _format_interval(row, "" if row["other"] is None else "+"),
+        }
+        for row in rows
+    ]
+    title = f"Corrected by people's labels ({rows[0]['labels']:,} labels, 95 % intervals)" if rows else ""
+    return {title: pa.Table.from_pylist(corrected_rows)} if rows else {}
 
 
 def log_summary_tables(tables: Tables) -> dict[str, pa.Table]:
