@@ -311,9 +311,14 @@ RELEASE = Table(
     "release gate: required and reached quality of the judge",
     pa.schema(
         [
-            column("figure", pa.string(), "kappa, null_rate or recall, over all tenants"),
+            column("figure", pa.string(), "kappa, null_rate, probe_rate or recall, over all tenants"),
             column("value", pa.float64(), "value reached; null if unknown", null=True),
-            column("asked", pa.float64(), "required minimum (null_rate: maximum); null if not required", null=True),
+            column(
+                "asked",
+                pa.float64(),
+                "required minimum; of a rate, maximum; null if not required",
+                null=True,
+            ),
             column("passed", pa.bool_(), "true if reached; an unknown figure fails; null if not required", null=True),
         ]
     ),

@@ -11,6 +11,7 @@ from darklode.schemas.generation_tables import GENERATION_TABLES
 from darklode.schemas.label_tables import LABEL_TABLES
 from darklode.schemas.law_tables import TRAINING_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
+from darklode.schemas.probe_tables import PROBE_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
 from darklode.schemas.serving_tables import SERVING_TABLES
 from darklode.schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, column
@@ -299,5 +300,6 @@ TABLES: dict[str, Table] = {
         *SERVING_TABLES,
         *GENERATION_TABLES,
         *REVIEW_TABLES,
+        *PROBE_TABLES,
     )
 }

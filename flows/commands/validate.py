@@ -42,6 +42,10 @@ def validate(
         float | None,
         typer.Option(metavar="N", help="Minimum recall of the judge required for release; sets validation.min_recall."),
     ] = None,
+    max_probe_rate: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Maximum rate of wrong replies to probes; sets validation.max_probe_rate."),
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the human labels to a new CSV file for `build --human`.")
     ] = None,
@@ -50,6 +54,7 @@ def validate(
 ) -> None:
     """Compare a run's judge with its human reviewers and decide on the release; exit code 3 if a limit is missed."""
     limits = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
+    limits |= {"max_probe_rate": max_probe_rate}
     limit_assignments = [f"validation.{name}={value}" for name, value in limits.items() if value is not None]
     values = overrides([*(assignments or []), *limit_assignments])
     check_reviewed(Run(run), values)

@@ -142,6 +142,8 @@ ROW_UNITS = {
     "corrected_audit": "corrected recalls",
     "funnel": "funnel rows",
     "human_labels": "human labels",
+    "judge_probe": "kinds of probes",
+    "judge_probes": "probes",
     "online": "online metrics",
     "online_pairs": "variant comparisons",
     "reliability": "reliability bins",

@@ -95,6 +95,11 @@ class Judge(Protocol):
         ...
 
     @property
+    def answering_ids(self) -> tuple[str, ...]:
+        """Ids of the judges that may give its verdicts: its own, unless it is a cascade."""
+        return (self.judge_id,)
+
+    @property
     def facts(self) -> Mapping[str, int]:
         """Counters for the stage's record."""
         return {}

@@ -144,6 +144,7 @@ def test_a_run_that_falls_short_is_held_back(copied: Path, served: Environment) 
         "kappa": False,
         "null_rate": True,
         "recall": False,
+        "probe_rate": None,
     }
     assert "**Held back:**" in (copied / "README.md").read_text()
 
