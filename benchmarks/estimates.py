@@ -12,6 +12,9 @@ labels give, and how far it is from the truth. Coverage counts the intervals tha
   by `review`. Sample for the measure: pairs are drawn in proportion to their influence on nDCG@10 and the uncertainty
   of the judge's grade.
 
+- Fitted probabilities: their mean over all pairs of llm-judges minus the share of relevant pairs, where the labels of a
+  review sample are used with and without their weights.
+
 Unknown: share of the samples with too few labels that matter to the figure; coverage and widths are of the others. The
 estimator's constants were set before this measurement and not fitted to it. Widths are half of the interval, medians.
 Left out: several tenants, samples of only a part of the queries, grades as gains, and people who err.
@@ -26,7 +29,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from benchmarks.collections_io import Collection, existing, options, read_jsonl, read_qrels
 from benchmarks.quality import rank
@@ -40,6 +45,9 @@ from darklode.pipeline.base.prediction_powered import (
     correct_mean,
     correct_ratio,
 )
+from darklode.pipeline.judge.calibration import fit_probabilities
+from darklode.pipeline.judge.human_labels import sampling_weights
+from darklode.pipeline.judge.logistic import log_odds
 from darklode.pipeline.validate.estimates import LabelledStrata, estimate
 from darklode.pipeline.validate.strata import Cells, stratify
 
@@ -236,6 +244,29 @@ def quality_rows(pairs: RecordedPairs, repetitions: int) -> list[list[object]]:
     return [[*key, *summary(values), _gap(gaps, key[0])] for key, values in sorted(outcomes.items())]
 
 
+def probability_rows(pairs: RecordedPairs, repetitions: int) -> list[list[object]]:
+    """Mean and mean absolute error of the mean fitted probability, by labels and use of weights."""
+    errors: dict[tuple[int, str], list[float]] = {}
+    for number, grade in enumerate(pairs.grades.values()):
+        score = expit(GRADE_SCORES[grade]).astype(np.float32)
+        for size in SIZES[1:]:
+            plan = review_plan(grade, size)
+            for repetition in range(repetitions):
+                sample = draw_review(pairs, plan, np.random.default_rng([size, repetition, number]))
+                rows = sample.is_labelled
+                weight = sampling_weights(pa.table({"weight": sample.weight[rows]}))
+                for method, weights in (("with weights", weight), ("without weights", None)):
+                    slope, intercept = fit_probabilities(score[rows], sample.label[rows] > 0, weights)
+                    if slope is None or intercept is None:
+                        continue
+                    mean = float(expit(slope * log_odds(score) + intercept).mean())
+                    errors.setdefault((size, method), []).append(mean - float(pairs.relevant.mean()))
+    return [
+        [*key, len(values), float(np.mean(values)), float(np.abs(values).mean())]
+        for key, values in sorted(errors.items())
+    ]
+
+
 def ranking_rows(pairs: RecordedPairs, repetitions: int) -> list[list[object]]:
     """Rows of the table of ranking measures."""
     outcomes: dict[tuple[str, str, int, str], list[Outcome]] = {}
@@ -329,6 +360,12 @@ def main() -> None:
             {"figure": "", "labels": "", "method": ""} | FIGURE_COLUMNS,
             quality_rows(read_judges(root / "llm-judges"), judge),
             "Judge only: mean difference of the judge's share of relevant pairs from the true one.",
+        ),
+        ResultTable(
+            "Mean fitted probability (llm-judges, 33 judges)",
+            {"labels": "", "fit": "", "samples": ",", "bias": "+.3f", "mean absolute error": ".3f"},
+            probability_rows(read_judges(root / "llm-judges"), judge),
+            "Samples where the probabilities do not rise with the judge's grade are left out.",
         ),
         ResultTable(
             f"Ranking measures (trec-dl-2019, {rankings.n_queries} topics, {SYSTEMS[0]} and {SYSTEMS[1]})",

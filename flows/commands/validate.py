@@ -77,7 +77,7 @@ def summarize(run: Run, answer: Answer, labels: Path | None) -> None:
     """Agreement, estimates and disagreements; writes the human labels to the file `labels`, if any."""
     from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.report import statistics
-    from darklode.pipeline.report.evaluations import corrected_tables
+    from darklode.pipeline.report.evaluations import CORRECTED_TITLE, corrected_figures
 
     tables = all_tables(run)
     answer.table("confusion", statistics.confusion(tables), "Labelled pairs: judge (rows) against people (columns)")
@@ -92,9 +92,8 @@ def summarize(run: Run, answer: Answer, labels: Path | None) -> None:
     answer.table("retrievers", by_retriever, "By retriever, for the pairs it found", "")
     answer.table("reviewers", statistics.reviewers(tables), reviewers, "")
     answer.table("thresholds", statistics.fitted_thresholds(tables), thresholds, "")
-    for name in ("corrected_audit", "corrected_evaluation"):
-        for title, rows in corrected_tables(tables, name).items():
-            answer.table(name, rows, title)
+    for subject, name in (("Retrievers", "corrected_audit"), ("Systems", "corrected_evaluation")):
+        answer.table(name, corrected_figures(tables, name), f"{subject}. {CORRECTED_TITLE}", "")
     for sentence in _advice(tables):
         answer.say(sentence)
     if isinstance(answer, PrintedAnswer):

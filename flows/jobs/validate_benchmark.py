@@ -103,7 +103,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
         ),
         Step(validating, call(_validate, settings.evaluate.only("n_resamples"), threshold=threshold, seed=seed)),
         Step(GATE_STAGE.reading(*probed), call(gate, settings.validation)),
-        corrected_recalls(settings),
+        replace(corrected_recalls(settings), enabled="rankings" in run.parts()),
         evaluate_systems.correction(settings, enabled="test_rankings" in run.parts()),
     ]
 

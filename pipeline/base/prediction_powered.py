@@ -43,6 +43,10 @@ MIN_EFFECTIVE = 5.0
 """Minimum effective number of labels (Kish 1965, of the expected squared contributions); an interval from fewer does
 not have its nominal coverage."""
 
+MIN_REPRESENTED = 0.25
+"""Minimum of the expected variance of all pairs that the labels' weights account for (about 1 in a typical sample):
+with less, no label lies where the figure is decided, and its interval would be far too narrow."""
+
 PRIOR_LABELS = 10.0
 """Weight of what the probabilities say, in labels: of a power of 1, and of the variance p · (1 − p)."""
 
@@ -288,7 +292,9 @@ def _estimate(
     squares = float((contributions**2).sum())
     effective = float(contributions.sum()) ** 2 / squares if squares > 0 else 0.0
     clusters = len(np.unique(sample.pair_cluster[labelled]))
-    if clusters < MIN_QUERIES or effective < MIN_EFFECTIVE:
+    spread = influence**2 * probability * (1 - probability)
+    is_represented = float(sample.weight[labelled] @ spread[labelled]) >= MIN_REPRESENTED * float(spread.sum())
+    if clusters < MIN_QUERIES or effective < MIN_EFFECTIVE or not is_represented:
         return _unknown(sample, effective)
     variance, freedom = _sampling_variance(sample, influence, probability)
     if extra_variance > 0:

@@ -25,7 +25,7 @@ from darklode.pipeline.base.prediction_powered import (
     correct_mean,
     correct_ratio,
 )
-from darklode.pipeline.base.types import Doubles, Ints, Row
+from darklode.pipeline.base.types import Doubles, Ints, Mask, Row
 from darklode.pipeline.judge.logistic import log_odds
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.evaluation_tables import CORRECTED_AUDIT, CORRECTED_EVALUATION
@@ -107,7 +107,7 @@ def _scores(rows: pa.Table) -> Doubles:
     hard = pc.if_else(rows["relevant"], high, low)
     score = log_odds(_to_doubles(pc.coalesce(rows["probability"].cast(pa.float64()), hard)))
     score = np.where(pc.is_valid(rows["relevant"]).to_numpy(), score, np.nan)
-    return np.where(np.isfinite(score), score, np.nanmean(score) if np.isfinite(score).any() else 0.0)
+    return np.asarray(np.where(np.isfinite(score), score, np.nanmean(score) if np.isfinite(score).any() else 0.0))
 
 
 def _to_doubles(values: pa.ChunkedArray) -> Doubles:
@@ -166,7 +166,8 @@ def corrected_evaluation(tables: Tables, output: Output, settings: EvaluateSetti
 def _read_ranks(connection: duckdb.DuckDBPyConnection, table: str, column: str, text: str, system: str) -> Ints:
     """Rank of each pair in a system's rankings, 0 if it is not ranked, shape (n_pairs,)."""
     query = RANKS_SQL.format(text=text, table=table, system=column)
-    return connection.sql(query, params={"system": system}).to_arrow_table()["rank"].to_numpy().astype(np.int64)
+    ranks = connection.sql(query, params={"system": system}).to_arrow_table()["rank"]
+    return np.asarray(ranks.to_numpy(), np.int64)
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ class CorrectedFigures:
     ranks: dict[str, Ints]
     seed: int
 
-    def take(self, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> CorrectedFigures:
+    def take(self, rows: Mask) -> CorrectedFigures:
         """Select the pairs in a mask, of whole queries."""
         sample = self.pool.sample.take(rows)
         queries, query = np.unique(sample.query, return_inverse=True)

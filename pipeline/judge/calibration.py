@@ -276,8 +276,9 @@ class Comparison:
     def with_probability(self) -> Comparison:
         """Select the pairs with a probability."""
         rows = np.isfinite(self.probability)
-        values = (getattr(self, field.name) for field in fields(self))
-        return Comparison(*(None if value is None else value[rows] for value in values))
+        weight = None if self.weight is None else self.weight[rows]
+        values = (getattr(self, field.name)[rows] for field in fields(self) if field.name != "weight")
+        return Comparison(*values, weight=weight)
 
     def relevant_from(self, threshold: float) -> NDArray[np.bool_]:
         """Compute the judge's labels by another threshold; pairs without a probability keep theirs."""

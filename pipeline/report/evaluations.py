@@ -14,6 +14,8 @@ MAX_MEASURES = 6
 
 DIGITS = 4
 
+CORRECTED_TITLE = "Corrected by people's labels (95 % intervals)"
+
 
 def summary_tables(tables: Tables) -> dict[str, pa.Table]:
     """Tables by title: scores of each system per part, and paired differences by the first measure.
@@ -28,11 +30,12 @@ def summary_tables(tables: Tables) -> dict[str, pa.Table]:
         if part_rows:
             title = f"Differences in {part_rows[0]['measure']} (95 % intervals, two-sided Holm-corrected p)"
             tables_by_title[title] = pa.Table.from_pylist(list(_differences(part_rows)))
-    return tables_by_title | corrected_tables(tables, "corrected_evaluation")
+    corrected = corrected_figures(tables, "corrected_evaluation")
+    return tables_by_title | ({CORRECTED_TITLE: corrected} if corrected.num_rows else {})
 
 
-def corrected_tables(tables: Tables, name: str) -> dict[str, pa.Table]:
-    """Tables by title: figures by the judge's labels alone and corrected by people's; none without people's labels.
+def corrected_figures(tables: Tables, name: str) -> pa.Table:
+    """Figures by the judge's labels alone and corrected by people's labels; no rows without people's labels.
 
     Args:
         tables: may contain the table `name`.
@@ -49,8 +52,7 @@ def corrected_tables(tables: Tables, name: str) -> dict[str, pa.Table]:
         }
         for row in rows
     ]
-    title = f"Corrected by people's labels ({rows[0]['labels']:,} labels, 95 % intervals)" if rows else ""
-    return {title: pa.Table.from_pylist(corrected_rows)} if rows else {}
+    return pa.Table.from_pylist(corrected_rows)
 
 
 def log_summary_tables(tables: Tables) -> dict[str, pa.Table]:

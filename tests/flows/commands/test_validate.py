@@ -125,7 +125,7 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
     again = validate(copied, served, "--labels", str(labels))
     assert again.code == 1
     assert "cannot be written: File exists; give a new file to --labels" in again.err
-    assert again.out.count(" up to date\n") == 6  # the five stages and the funnel: the gate is that of before
+    assert again.out.count(" up to date\n") == 7  # the six stages and the funnel: the gate is that of before
 
 
 @pytest.mark.slow

@@ -152,6 +152,18 @@ def test_too_few_labels_are_unknown() -> None:
     assert np.isnan(dominated.value)
 
 
+def test_labels_apart_from_the_pairs_that_matter_are_not_enough() -> None:
+    score, truth = population()
+    first = np.arange(len(QUERY)) % PER_QUERY == 0
+    sample = labelled(truth, 150, 1)
+    sample = replace(sample, label=np.where(first, np.nan, sample.label), weight=np.where(first, np.nan, sample.weight))
+    calibration = calibrate(sample, score, 1)
+    influence = np.where(first, 1.0, 0.001)
+    found = correct_mean(sample, calibration, ExpectedMeasure(np.zeros(QUERIES), influence))
+    assert found.effective_labels > 50
+    assert np.isnan(found.value)
+
+
 def test_labels_of_part_of_the_queries_widen_the_interval() -> None:
     score, truth = population()
     query_effect = np.repeat(np.random.default_rng(5).random(QUERIES) < 0.3, PER_QUERY)
