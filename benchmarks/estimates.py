@@ -159,7 +159,7 @@ def inclusion(pairs: RecordedPairs, grade: Ints, size: int) -> Floats:
     for _ in range(50):
         is_free = chosen < 1
         chosen[is_free] = np.minimum(1.0, shares[is_free] * (size - (~is_free).sum()) / shares[is_free].sum())
-    return chosen
+    return np.asarray(chosen, np.float64)
 
 
 def draw_by_inclusion(pairs: RecordedPairs, chosen: Floats, random: np.random.Generator) -> LabelSample:
@@ -190,7 +190,8 @@ def quality_estimates(sample: LabelSample, calibration: Calibration, found: Floa
 def linear_measure(sample: LabelSample, calibration: Calibration, gain: Floats) -> ExpectedMeasure:
     """The sum of `gain` over all relevant pairs, as a mean over queries."""
     n = sample.n_queries
-    return ExpectedMeasure(n * np.bincount(sample.query, gain * calibration.probability, minlength=n), n * gain)
+    expected = np.bincount(sample.query, gain * calibration.probability, minlength=n)
+    return ExpectedMeasure(np.asarray(n * expected, np.float64), n * gain)
 
 
 def beta_binomial(sample: LabelSample, found: Floats, random: np.random.Generator) -> dict[str, CorrectedEstimate]:
@@ -274,8 +275,8 @@ def ranking_rows(pairs: RecordedPairs, repetitions: int) -> list[list[object]]:
     truth = _ranking_values(pairs, pairs.relevant)
     for judge in RANKING_JUDGES:
         grade = pairs.grades[judge]
-        for figure, value in _ranking_values(pairs, (grade >= 2).astype(float)).items():
-            gaps.setdefault(figure, []).append(value - truth[figure])
+        for figure, by_judge in _ranking_values(pairs, (grade >= 2).astype(float)).items():
+            gaps.setdefault(figure, []).append(by_judge - truth[figure])
         for size in SIZES:
             plan, chosen = review_plan(grade, size), inclusion(pairs, grade, size)
             for repetition in range(repetitions):

@@ -50,7 +50,9 @@ STEPS, BATCH, TOKENS, LEARNING_RATE = 120, 16, 64, 1e-4
 DEPTH = 60
 TARGETS = (0.7, 0.8, 0.9)
 
-Ints, Floats, Flags = NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -157,7 +158,9 @@ def put_pairs(run: Run, pairs: JudgedPairs) -> None:
     pool = POOL.rows(keys | {"retrievers": [["all"]] * n, "best_rank": best_rank, "fused_score": [0.0] * n})
     verdicts = VERDICTS.rows(keys | {"judge_id": ["judge"] * n, "relevant": pairs.grade >= RELEVANT_FROM})
     names = sorted(set(keys["query_id"]))
-    numbers = {name: [1] * len(names) for name in ("n_words", "cluster_id", "n_represented", "language_score")}
+    numbers: dict[str, list[Any]] = {
+        name: [1] * len(names) for name in ("n_words", "cluster_id", "n_represented", "language_score")
+    }
     columns = {"tenant": [TENANT] * len(names), "query_id": names, "text": names}
     columns |= {"language": ["en"] * len(names), "split": ["test"] * len(names)}
     for table, rows in (("pool", pool), ("verdicts", verdicts), ("queries", QUERIES.rows(columns | numbers))):

@@ -81,10 +81,11 @@ def measure_influence(measure: str, rank: Ints, labels: UncertainLabels, seed: i
         raise ValueError(f"{measure}: the influence of labels is known for P and nDCG with a cutoff")
     cutoff = int(match[2])
     if match[1] == "P":
-        influence = ((rank > 0) & (rank <= cutoff)) / cutoff
-        expected = np.bincount(labels.query, influence * labels.probability, minlength=labels.n_queries)
-        return ExpectedMeasure(expected, influence)
-    expected, influence = np.zeros(labels.n_queries), np.zeros(len(rank))
+        in_top = np.asarray((rank > 0) & (rank <= cutoff), np.float64) / cutoff
+        mean = np.bincount(labels.query, in_top * labels.probability, minlength=labels.n_queries)
+        return ExpectedMeasure(np.asarray(mean, np.float64), in_top)
+    expected: Doubles = np.zeros(labels.n_queries)
+    influence: Doubles = np.zeros(len(rank))
     starts = np.searchsorted(labels.query, np.arange(labels.n_queries + 1))
     for number, (start, end) in enumerate(pairwise(starts)):
         if start < end:

@@ -277,8 +277,8 @@ class Comparison:
         """Select the pairs with a probability."""
         rows = np.isfinite(self.probability)
         weight = None if self.weight is None else self.weight[rows]
-        values = (getattr(self, field.name)[rows] for field in fields(self) if field.name != "weight")
-        return Comparison(*values, weight=weight)
+        values = {field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name != "weight"}
+        return Comparison(**values, weight=weight)
 
     def relevant_from(self, threshold: float) -> NDArray[np.bool_]:
         """Compute the judge's labels by another threshold; pairs without a probability keep theirs."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.majority_labels import MAJORITY_LABELS_SQL
 from darklode.pipeline.judge.teach.examples import TaughtPair
-from darklode.pipeline.validate.labels import MAJORITY_LABELS_SQL
 
 # Labels of reviewers who saw the judge's verdict are left out: they lean towards it.
 REVIEWED_SQL = f"""
