@@ -177,7 +177,7 @@ def test_two_devices_give_the_same_replies(model: Path, monkeypatch: pytest.Monk
 
 
 def test_other_weights_in_the_same_folder_are_another_judge(tmp_path: Path) -> None:
-    """So that a finished stage runs again after a judge was distilled into its folder anew; a copy is the same judge."""
+    """So that judging runs again after a judge was distilled into the same folder; a copy is the same judge."""
     folder = make_model(tmp_path / "tiny")
     before = settings(folder).identity
     copy = tmp_path / "there" / "tiny"
