@@ -72,7 +72,7 @@ class CascadeSettings(JudgeKind):
     def with_reversed_examples(self) -> Self | None:
         """A cascade whose large judge has its examples in reverse order."""
         reversed_judge = self.large_judge.with_reversed_examples()
-        return reversed_judge and self.model_copy(update={"large": reversed_judge})
+        return None if reversed_judge is None else self.model_copy(update={"large": reversed_judge})
 
     def with_settings(self, settings: Settings) -> Self:
         """A copy whose large judge has its references to other sections resolved."""

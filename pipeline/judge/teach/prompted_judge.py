@@ -10,6 +10,7 @@ from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
+from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.probe.alterations import ProbeText
 from darklode.pipeline.judge.probe.sample import pairs_of
 from darklode.pipeline.judge.teach.examples import TaughtPair
@@ -21,7 +22,7 @@ class PromptedJudge:
     """Judges pairs with a given prompt; replies are kept in the ledger under the prompt's own `judge_id`.
 
     Args:
-        settings: settings of the judge; its threshold applies to every prompt, as in a build.
+        settings: settings of the judge; another threshold than the default applies to every prompt.
         cache: location of the ledger.
 
     Attributes:
@@ -41,7 +42,8 @@ class PromptedJudge:
         """
         settings = self._settings.model_copy(update={"prompt": prompt})
         with_ledger = LedgerJudge(settings.source(self._cache), Ledger(self._cache.root), settings.max_attempts)
-        judge = Thresholded(with_ledger, settings.cut)
+        default = type(settings).model_fields["threshold"].default
+        judge: Judge = with_ledger if settings.cut == default else Thresholded(with_ledger, settings.cut)
         order = sorted(range(len(pairs)), key=lambda row: (pairs[row].query_id, pairs[row].chunk_id))
         rows = pairs_of(_row(pairs[row]) for row in order)
         _ = judge.judge_id  # may wait for a server, which must not happen in the event loop's thread
