@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.types import Weights
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-ABLATION_STAGE = Stage("adapt_compare", 7, PAIR_TABLES, (COMPARISON_LISTS.name,))
+ABLATION_STAGE = Stage("adapt_compare", 8, (*PAIR_TABLES, "term_queries"), (COMPARISON_LISTS.name,))
 
 
 def compare(
@@ -41,7 +41,7 @@ def compare(
     rankings are those of the base.
 
     Args:
-        tables: the tables of `adaptation_pairs`.
+        tables: the tables of `adaptation_pairs`, and `term_queries`.
         output: receives `comparison_lists`; its fact `asked` counts how often the test queries were ranked.
         settings: settings that all methods share.
         base: the encoder to adapt.
@@ -61,7 +61,7 @@ def compare(
     queries = QuerySet.from_tables(tables, frozen, "test")
     if not len(queries):
         raise ArtifactError("no test query has a positive, so methods cannot be compared")
-    inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity)
+    inputs_key = key_of(*(tables.content(name) for name in ABLATION_STAGE.reads), base.identity)
     bm25 = Bm25Rankings(base, frozen)
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     with output.unit("bounds", inputs_key) as unit:
