@@ -33,20 +33,20 @@ def test_a_stopped_training_goes_on_and_ends_in_the_same_bytes(adapted: Adapted,
     out = Run(str(tmp_path / "out"))
     looks = 1 + QUICK.max_steps // 50
     with pytest.raises(KeyboardInterrupt):
-        redo(steps(adapted.base, adapted.settings)[:3], out, stop_after=looks)
+        redo(steps(adapted.base, adapted.settings)[:4], out, stop_after=looks)
     assert out.manifest(TRAIN_STAGE) is None
-    told = redo(steps(adapted.base, adapted.settings)[:3], out)
+    told = redo(steps(adapted.base, adapted.settings)[:4], out)
     is_trained = best_trial(adapted.out.tables())["setting"] != "0"  # 0: the untrained start, which has no step
     assert len(told) == (2 * FOLDS - 1 + is_trained) * looks, "the first trial of the first fold is not repeated"
     assert told[0].startswith("fold 1, learning rate 0.0003: loss")
     assert files(out) == files(adapted.out)
-    assert redo(steps(adapted.base, adapted.settings)[:3], out) == [], "it stands"
+    assert redo(steps(adapted.base, adapted.settings)[:4], out) == [], "it stands"
 
 
 @pytest.mark.slow
 def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "out"))
-    redo(steps(adapted.base, adapted.settings)[:3], out)
+    redo(steps(adapted.base, adapted.settings)[:4], out)
     more = adapted.settings.model_copy(
         update={"adapt": QUICK.model_copy(update={"learning_rates": (1e-4, 3e-4, 1e-3)})}
     )
@@ -71,8 +71,8 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
 def test_training_reads_no_word_of_a_document(adapted: Adapted, tmp_path: Path) -> None:
     """The runs are gone, and so is the model: the cache has all that is needed."""
     out = Run(str(tmp_path / "out"))
-    first, second, third = steps(adapted.base, adapted.settings)[:3]
-    for step in (first, second):
+    first, second, third = steps(adapted.base, adapted.settings)[:4]
+    for step in (first, *middle):
         out.execute(step.plan(out), step.execute)
     assert "content" not in str(read(out, "adaptation_texts")[0].keys() - {"content_hash"})
     (tmp_path / "run").mkdir()
@@ -100,7 +100,7 @@ def test_the_best_on_validation_is_chosen_and_of_equals_the_nearest_to_the_base(
 def test_enough_validation_queries_choose_alone(adapted: Adapted, tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 20, "validation": MIN_VALIDATION, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
-    told = redo(steps(base, adapted.settings)[:3], out)
+    told = redo(steps(base, adapted.settings)[:4], out)
     assert {note.partition(":")[0] for note in told} == {"learning rate 0.0001", "learning rate 0.0003"}
     rows = read(out, "adaptation_trials")
     assert {(row["queries"], row["folds"]) for row in rows} == {(MIN_VALIDATION, None)}
@@ -110,7 +110,7 @@ def test_enough_validation_queries_choose_alone(adapted: Adapted, tmp_path: Path
 def test_the_untrained_start_is_a_trial(adapted: Adapted, tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 20, "validation": MIN_VALIDATION, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
-    redo(steps(base, adapted.settings)[:3], out)
+    redo(steps(base, adapted.settings)[:4], out)
     tables = out.tables()
     task = Task.from_tables(tables, base.open(tables), same_document=False)
     whitening, queries = best_whitening(task, whitenings(task)), task.validation
@@ -126,7 +126,7 @@ def test_a_validation_query_that_shares_a_positive_does_not_select(adapted: Adap
     labels.loc[taught, "chunk_id"] = "train-003#0"
     put(source, "training_labels", pa.Table.from_pandas(labels, schema=TABLES["training_labels"].schema))
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
-    redo(steps(base, adapted.settings)[:3], out)
+    redo(steps(base, adapted.settings)[:4], out)
     assert {row["queries"] for row in read(out, "adaptation_trials")} == {MIN_VALIDATION}
 
 
@@ -135,7 +135,7 @@ def test_one_below_is_too_few_and_without_any_the_train_queries_do(adapted: Adap
     for validation in (MIN_VALIDATION - 1, 0):
         source = build_to_adapt(tmp_path / f"run{validation}", {"train": 20, "validation": validation, "test": 3})
         out, base = Run(str(tmp_path / f"out{validation}")), base_for(source, root=adapted.root)
-        redo(steps(base, adapted.settings)[:3], out)
+        redo(steps(base, adapted.settings)[:4], out)
         rows = read(out, "adaptation_trials")
         assert {(row["queries"], row["folds"]) for row in rows} == {(19 + validation, FOLDS)}
         assert len({row["trial"] for row in read(out, "adapter_weights")}) == 1, "the chosen one alone"
@@ -144,8 +144,8 @@ def test_one_below_is_too_few_and_without_any_the_train_queries_do(adapted: Adap
 def test_with_one_cluster_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 2, "validation": 0, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
-    first, second, third = steps(base, adapted.settings)[:3]
-    for step in (first, second):
+    first, *middle, third = steps(base, adapted.settings)[:4]
+    for step in (first, *middle):
         out.execute(step.plan(out), step.execute)
     with pytest.raises(ArtifactError, match="all queries with a positive are in one cluster"):
         out.execute(third.plan(out), third.execute)
