@@ -116,8 +116,8 @@ HEADROOM = Table(
             column(
                 "setting",
                 pa.float64(),
-                "its setting, selected on these queries: power of the covariance (whitened), share of the term vectors, weight "
-                "of the first texts (feedback), weight of the encoder's scores (weighted fusion)",
+                "its setting, selected on these queries: power of the covariance (whitened), share of the term "
+                "vectors, weight of the first texts (feedback), weight of the encoder's scores (weighted fusion)",
                 null=True,
             ),
             column("centering", pa.float64(), "share of the mean query that whitening removes", null=True),
@@ -202,7 +202,7 @@ ADAPTER_WEIGHTS = Table(
     "adapter_weights",
     ("trial", "tensor", "row"),
     "trained weights of each trial (with cross-validation: of the selected one, on all train queries). Heads: the term "
-    "added to the query vector, so zeros are the base; `start.…` is the mix with term vectors that they are applied to. "
+    "added to the query vector, so zeros are the base; `start.…`: the mix with term vectors that they are applied to. "
     "Encoders: their own tensors",
     pa.schema(
         [

@@ -132,7 +132,8 @@ class QueryTokenizer:
 def write_term_vectors(tables: Tables, output: Output, base: BaseEncoder, *, wanted: bool, seed: int) -> None:
     """Fit term vectors on the texts, and write them with the vector that each query's tokens give.
 
-    Writes nothing if they are not wanted, or the encoder has no local tokenizer with at most `MAX_VOCABULARY` tokens.
+    Writes nothing if they are not wanted, or the encoder has no local tokenizer with at most `MAX_VOCABULARY` tokens. A
+    warm start keeps the term vectors of its adapter.
 
     Args:
         tables: the tables of `adaptation_pairs`; no label is read.
@@ -144,10 +145,13 @@ def write_term_vectors(tables: Tables, output: Output, base: BaseEncoder, *, wan
     opened = QueryTokenizer.open(base.encoder) if wanted else None
     n_texts = 0
     if opened is not None:
-        frozen = base.open(tables)
-        positions, token_ids = _sample(base, frozen, opened, seed)
-        n_texts = len(positions)
-        terms = fit_term_vectors(token_ids, frozen.take(positions), opened.excluded)
+        if base.start is not None and base.start.mixing is not None:
+            terms = TermVectors(base.start.mixing["tokens"].astype(np.int64), base.start.mixing["vectors"])
+        else:
+            frozen = base.open(tables)
+            positions, token_ids = _sample(base, frozen, opened, seed)
+            n_texts = len(positions)
+            terms = fit_term_vectors(token_ids, frozen.take(positions), opened.excluded)
         output.write(TERM_VECTORS.name, TERM_VECTORS.rows({"token": terms.tokens, "vector": _lists(terms.vectors)}))
         queries = tables.read("adaptation_queries", ["tenant", "query_id", "text"])
         vectors = terms.of_queries(opened.queries(queries["text"].to_pylist()))
@@ -217,7 +221,7 @@ def _sample(
     base: BaseEncoder, frozen: FrozenIndex, tokenizer: QueryTokenizer, seed: int
 ) -> tuple[Ints, list[list[int]]]:
     """Positions and tokens of at most `MAX_TEXTS` different texts."""
-    positions, first_rows = np.unique(frozen.position_of, return_index=True)
+    _, first_rows = np.unique(frozen.position_of, return_index=True)
     draws = np.random.default_rng([seed, 4])  # 4 tells this random stream apart from others of the same seed
     drawn = np.sort(draws.permutation(first_rows)[:MAX_TEXTS])
     token_ids: list[list[int]] = []

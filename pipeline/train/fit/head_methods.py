@@ -63,19 +63,21 @@ class HeadMethod:
 
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         if self._base.start:
-            return current_trainer()(
-                StackedTrial(task, setting, seed, on_step, self._base.start.layers), self._settings
-            )
+            mix = TermStart.from_weights(self._base.start.mixing or {})
+            return self._train(StackedTrial(task, setting, seed, on_step, self._base.start.layers), mix)
         if not setting:
             return TrainingHistory(best_weights=untrained_weights(task, self._untrained(task)))
         whitening = self._start(task) if self._starts_whitened else None
         mix = self._term_start(task) if self._starts_whitened else None
-        if mix is not None:
-            trial = StackedTrial(mix.apply_to_task(task), setting, seed, on_step, anchored=True)
-            history = current_trainer()(trial, self._settings)
-            return replace(history, best_weights=mix.tensors() | dict(history.best_weights))
-        start = None if whitening is None else whitening.layers
-        return current_trainer()(StackedTrial(task, setting, seed, on_step, start, anchored=True), self._settings)
+        start = None if whitening is None or mix is not None else whitening.layers
+        return self._train(StackedTrial(task, setting, seed, on_step, start, anchored=True), mix)
+
+    def _train(self, trial: StackedTrial, mix: TermStart | None) -> TrainingHistory[EvalPoint]:
+        """Train a head on query vectors, or on these mixed with term vectors."""
+        if mix is None:
+            return current_trainer()(trial, self._settings)
+        history = current_trainer()(replace(trial, task=mix.apply_to_task(trial.task)), self._settings)
+        return replace(history, best_weights=mix.tensors() | dict(history.best_weights))
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """Applies the head to base vectors, mixed with term vectors if it starts so; no query is encoded again."""

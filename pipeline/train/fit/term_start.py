@@ -28,16 +28,19 @@ PREFIX = "start."
 class TermStart:
     """unit(unit(A·q + b) + B·t), where q is a query's vector and t the sum of its term vectors.
 
-    A and b are a whitening. B is the same map, scaled so that train queries' t have the mean length 1, times a / (1 − a).
+    A and b are a whitening. B is the same map, scaled so that train queries' t have the mean length 1, times
+    a / (1 − a).
 
     Attributes:
         share: a.
+        power: power of the whitening; 0 without one.
         weight: A, shape (dimensions, dimensions).
         bias: b, shape (dimensions,).
         terms: B, shape (dimensions, dimensions).
     """
 
     share: float
+    power: float
     weight: Floats
     bias: Floats
     terms: Floats
@@ -58,22 +61,23 @@ class TermStart:
         """The start at a share of the way from the base."""
         eye = np.eye(len(self.bias), dtype=np.float32)
         weight = np.asarray(eye + share * (self.weight - eye), np.float32)
-        return TermStart(self.share, weight, np.float32(share) * self.bias, np.float32(share) * self.terms)
+        scaled = np.float32(share) * self.bias, np.float32(share) * self.terms
+        return TermStart(self.share, self.power, weight, *scaled)
 
     def tensors(self) -> dict[str, Floats]:
         """Its tensors by name, to be stored with those of a head."""
-        share = np.array([self.share], np.float32)
-        named = {"weight": self.weight, "bias": self.bias, "terms": self.terms, "share": share}
-        return {f"{PREFIX}{name}": tensor for name, tensor in named.items()}
+        settings = np.array([self.share, self.power], np.float32)
+        named = {"weight": self.weight, "bias": self.bias, "terms": self.terms, "settings": settings}
+        return {f"{PREFIX}{name}": np.ascontiguousarray(tensor) for name, tensor in named.items()}
 
     @classmethod
     def from_weights(cls, weights: Weights, share: float = 1.0) -> TermStart | None:
         """Inverse of `tensors`, at a share of the way from the base; None if these weights have no start."""
         if f"{PREFIX}terms" not in weights:
             return None
-        part = {name: weights[f"{PREFIX}{name}"] for name in ("weight", "bias", "terms", "share")}
-        whole = cls(float(part["share"].reshape(-1)[0]), part["weight"], part["bias"].reshape(-1), part["terms"])
-        return whole.at(share)
+        part = {name: weights[f"{PREFIX}{name}"] for name in ("weight", "bias", "terms", "settings")}
+        settings = part["settings"].reshape(-1).tolist()
+        return cls(*settings, part["weight"], part["bias"].reshape(-1), part["terms"]).at(share)
 
 
 def term_starts(task: Task, whitening: Whitening | None, shares: Sequence[float] = TERM_SHARES) -> list[TermStart]:
@@ -92,7 +96,8 @@ def term_starts(task: Task, whitening: Whitening | None, shares: Sequence[float]
     if not length:
         return []
     scaled = weight / np.float32(length)
-    return [TermStart(share, weight, bias, np.float32(share / (1 - share)) * scaled) for share in shares]
+    power = 0.0 if whitening is None else whitening.power
+    return [TermStart(share, power, weight, bias, np.float32(share / (1 - share)) * scaled) for share in shares]
 
 
 def best_term_start(task: Task, whitening: Whitening | None) -> TermStart | None:

@@ -56,8 +56,8 @@ class LabelFree:
         task: text vectors and train queries; no label is used.
         bm25: rankings by BM25.
         settings: the selected parameter of each system that has one: power of the covariance and share of the mean
-            query (`CENTERING`), share of the term vectors, weight of the feedback, weight of the encoder's scores. There
-            are no term vectors if none is better than the whitening.
+            query (`CENTERING`), share of the term vectors (missing if the whitening alone is as good), weight of the
+            feedback, weight of the encoder's scores.
     """
 
     task: Task

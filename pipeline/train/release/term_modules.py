@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.term_vectors import TermVectors
 from darklode.pipeline.train.fit.term_start import TermStart
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER
 from darklode.pipeline.train.release.modules import dense_module, modules
 
 TERMS_FILE = "term_vectors.safetensors"
@@ -23,9 +27,9 @@ _MIXED = "mixed_embedding"
 def term_modules(start: TermStart, terms: TermVectors, loaded: Any) -> list[Any]:
     """Modules that mix a query's unit vector with the vectors of its tokens, as `TermStart.apply` does.
 
-    `WordEmbeddings` looks up the token ids that the encoder itself has read, so its own tokenizer is never used; it
-    overwrites `cls_token_embeddings`, which therefore receives the query vector afterwards, and `Pooling` puts both side
-    by side.
+    `WordEmbeddings` looks up the token ids that the encoder itself has read, so its own tokenizer is never used. It
+    overwrites `cls_token_embeddings`, which therefore receives the query vector afterwards. `Pooling` puts both side by
+    side.
 
     Args:
         start: how they are mixed.
@@ -65,8 +69,16 @@ def mapped_vectors(start: TermStart, terms: TermVectors) -> Floats:
 
 
 def term_bytes(start: TermStart, terms: TermVectors) -> bytes:
-    """The file `TERMS_FILE`: token ids, their mapped vectors, and the whitening of the query's vector."""
+    """The file `TERMS_FILE`: token ids, their mapped vectors, and the tensors of a `TermStart` for these."""
     from safetensors.numpy import save
 
-    tensors = {"tokens": terms.tokens.astype(np.int32), "vectors": mapped_vectors(start, terms)}
-    return save(tensors | {"start.weight": np.ascontiguousarray(start.weight), "start.bias": start.bias})
+    own = replace(start, terms=np.eye(len(start.bias), dtype=np.float32))  # the vectors are mapped already
+    return save(own.tensors() | {"tokens": terms.tokens.astype(np.int32), "vectors": mapped_vectors(start, terms)})
+
+
+def read_terms(store: Store) -> dict[str, NDArray[Any]] | None:
+    """The tensors of `TERMS_FILE` in an adapter's folder; None: it has no term vectors."""
+    from safetensors.numpy import load
+
+    data = store.read(f"{ADAPTER_FOLDER}/{TERMS_FILE}")
+    return None if data is None else load(data)

@@ -51,7 +51,7 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
         update={"adapt": QUICK.model_copy(update={"learning_rates": (1e-4, 3e-4, 1e-3)})}
     )
     told, done = list[str](), list[tuple[int, int | None]]()
-    step = steps(adapted.base, more)[2]
+    step = steps(adapted.base, more)[3]
 
     def report(count: int, total: int | None, note: str) -> None:
         told.append(note)
@@ -71,13 +71,13 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
 def test_training_reads_no_word_of_a_document(adapted: Adapted, tmp_path: Path) -> None:
     """The runs are gone, and so is the model: the cache has all that is needed."""
     out = Run(str(tmp_path / "out"))
-    first, second, third = steps(adapted.base, adapted.settings)[:4]
-    for step in (first, *middle):
+    *before, third = steps(adapted.base, adapted.settings)[:4]
+    for step in before:
         out.execute(step.plan(out), step.execute)
     assert "content" not in str(read(out, "adaptation_texts")[0].keys() - {"content_hash"})
     (tmp_path / "run").mkdir()
     nowhere = base_for(Run(str(tmp_path / "run")), root=adapted.root)
-    step = steps(nowhere, adapted.settings)[2]
+    step = steps(nowhere, adapted.settings)[3]
     out.execute(step.plan(out), step.execute)
     assert files(out) == files(adapted.out)
     assert third.stage is TRAIN_STAGE
@@ -144,8 +144,8 @@ def test_one_below_is_too_few_and_without_any_the_train_queries_do(adapted: Adap
 def test_with_one_cluster_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 2, "validation": 0, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
-    first, *middle, third = steps(base, adapted.settings)[:4]
-    for step in (first, *middle):
+    *before, third = steps(base, adapted.settings)[:4]
+    for step in before:
         out.execute(step.plan(out), step.execute)
     with pytest.raises(ArtifactError, match="all queries with a positive are in one cluster"):
         out.execute(third.plan(out), third.execute)

@@ -47,7 +47,7 @@ def mixed(settings: SentenceTransformersSettings, d: int = 8) -> tuple[TermStart
     assert tokenizer is not None
     terms = fit_term_vectors(tokenizer.documents(TEXTS), encoder.encode_documents(TEXTS), tokenizer.excluded)
     weight, mix = draws.normal(size=(2, d, d)).astype(np.float32)
-    start = TermStart(0.5, weight, draws.normal(size=d).astype(np.float32), mix)
+    start = TermStart(0.5, 0.25, weight, draws.normal(size=d).astype(np.float32), mix)
     queries = QuerySet.from_texts(QUERIES, Queries(encoder))
     return start, terms, replace(queries, terms=terms.of_queries(tokenizer.queries(QUERIES)))
 
@@ -75,7 +75,9 @@ def test_the_file_of_the_terms_alone_is_complete(tmp_path: Path) -> None:
     start, terms, queries = mixed(model_in(tmp_path))
     tensors = load(term_bytes(start, terms))
     again = TermVectors(tensors["tokens"].astype(np.int64), tensors["vectors"])
-    mix = TermStart(0.5, tensors["start.weight"], tensors["start.bias"], np.eye(8, dtype=np.float32))
+    mix = TermStart.from_weights(tensors)
+    assert mix is not None
+    assert (mix.share, mix.power) == (0.5, 0.25)
     tokenizer = QueryTokenizer.open(model_in(tmp_path))
     assert tokenizer is not None
     from_file = replace(queries, terms=again.of_queries(tokenizer.queries(QUERIES)))
