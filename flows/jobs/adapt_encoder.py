@@ -151,7 +151,7 @@ def label_bias(base: BaseEncoder, judges: UnjudgedJudges, tenant: str | None) ->
 
 
 def steps(
-    base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUDGES, *, head_alone: bool = False
+    base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUDGES, *, term_vectors: bool = True
 ) -> list[Step]:
     """The steps in data order; without judges, unjudged results stay unjudged.
 
@@ -159,14 +159,14 @@ def steps(
         base: the encoder to adapt.
         settings: all settings.
         judges: the runs' judges.
-        head_alone: whether the head will be saved without an encoder, which leaves no place for term vectors.
+        term_vectors: whether to learn them; a head that is saved without an encoder has no place for them.
     """
     adapt, seed = settings.adapt, settings.seed
     bm25 = Bm25Cache()
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
         pairs_step(base, settings),
-        terms_step(base, adapt, [] if head_alone else [adapt.method], seed),
+        terms_step(base, adapt, [adapt.method] if term_vectors else [], seed),
         Step(HEADROOM_STAGE, call(measure_headroom, base, bm25), untracked=("bm25",)),
         Step(
             TRAIN_STAGE,
