@@ -81,9 +81,7 @@ def adapted_scores(base: BaseEncoder, task: Task, test: QuerySet) -> dict[str, D
         vectors = method.vectors(weights, best.share, test) if best.share else test.vectors
         scores[labels] = score(task, test, vectors)
         mix = TermStart.from_weights(weights)
-        print(
-            f"  {labels}: share of the term vectors {mix.share if mix else 0:g}, of the way {best.share:g}", flush=True
-        )
+        print(f"  {labels}: terms {mix.share if mix else 0:g}, of the way {best.share:g}", flush=True)
     return scores
 
 
