@@ -105,7 +105,7 @@ class QueryTokenizer:
     @property
     def vocabulary(self) -> int:
         """Number of token ids."""
-        return max(self.tokenizer.get_vocab().values()) + 1
+        return int(max(self.tokenizer.get_vocab().values())) + 1
 
     @property
     def excluded(self) -> set[int]:
@@ -176,14 +176,15 @@ def fit_term_vectors(
     from scipy import sparse
     from scipy.linalg import cho_factor, cho_solve
 
-    frequency = np.bincount(np.concatenate([np.unique(ids) for ids in token_ids] or [[]]).astype(np.int64))
+    own_tokens = [np.unique(np.asarray(ids, np.int64)) for ids in token_ids]
+    frequency = np.bincount(np.concatenate([np.empty(0, np.int64), *own_tokens]))
     frequency[[token for token in excluded if token < len(frequency)]] = 0
     by_frequency = np.lexsort((np.arange(len(frequency)), -frequency))[:MAX_TERMS]
     tokens = np.sort(by_frequency[frequency[by_frequency] > 0])
     if not len(tokens):
         return TermVectors(tokens, np.empty((0, vectors.shape[1]), np.float32))
     idf = np.log(1 + len(token_ids) / frequency[tokens]).astype(np.float32)
-    present = _counts([np.unique(ids).tolist() for ids in token_ids], tokens)
+    present = _counts([ids.tolist() for ids in own_tokens], tokens)
     rows = (present @ sparse.diags_array(idf)).tocsr()
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).reshape(-1))
     rows = (sparse.diags_array((1 / np.maximum(lengths, 1e-12)).astype(np.float32)) @ rows).tocsr()
@@ -246,7 +247,8 @@ def term_queries(tables: Tables, query_ids: pa.Array) -> Floats | None:
         return None
     rows = tables.read(TERM_QUERIES.name).combine_chunks()
     vectors = _array(rows["vector"], len(rows))
-    return vectors[pc.index_in(query_ids, rows["query_id"].combine_chunks()).to_numpy()]
+    found: Ints = pc.index_in(query_ids, rows["query_id"].combine_chunks()).to_numpy()
+    return vectors[found]
 
 
 def _array(column: pa.ChunkedArray, n_rows: int) -> Floats:

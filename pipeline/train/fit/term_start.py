@@ -76,8 +76,8 @@ class TermStart:
         if f"{PREFIX}terms" not in weights:
             return None
         part = {name: weights[f"{PREFIX}{name}"] for name in ("weight", "bias", "terms", "settings")}
-        settings = part["settings"].reshape(-1).tolist()
-        return cls(*settings, part["weight"], part["bias"].reshape(-1), part["terms"]).at(share)
+        term_share, power = map(float, part["settings"].reshape(-1))
+        return cls(term_share, power, part["weight"], part["bias"].reshape(-1), part["terms"]).at(share)
 
 
 def term_starts(task: Task, whitening: Whitening | None, shares: Sequence[float] = TERM_SHARES) -> list[TermStart]:

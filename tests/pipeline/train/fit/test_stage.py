@@ -15,6 +15,7 @@ from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.fit.head_methods import HeadMethod
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, best_trial, load_best_trial
+from darklode.pipeline.train.fit.term_start import best_term_start
 from darklode.pipeline.train.fit.weights import as_rows, load_weights
 from darklode.pipeline.train.fit.whitening import best_whitening, whitenings
 from darklode.schemas.tables import TABLES
@@ -115,6 +116,8 @@ def test_the_untrained_start_is_a_trial(adapted: Adapted, tmp_path: Path) -> Non
     task = Task.from_tables(tables, base.open(tables), same_document=False)
     whitening, queries = best_whitening(task, whitenings(task)), task.validation
     expected = queries.vectors if whitening is None else whitening.apply(queries.vectors)
+    mix = best_term_start(task, whitening)
+    expected = expected if mix is None else mix.apply(queries)
     vectors = HeadMethod(QUICK, base).vectors(load_weights(tables, 0), 1.0, queries)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
 

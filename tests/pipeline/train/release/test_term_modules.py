@@ -13,6 +13,7 @@ from safetensors.numpy import load
 
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_query_tower
+from darklode.pipeline.base.models.precision import rounding
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import SentenceTransformersEncoder
@@ -52,7 +53,9 @@ def mixed(settings: SentenceTransformersSettings, d: int = 8) -> tuple[TermStart
     return start, terms, replace(queries, terms=terms.of_queries(tokenizer.queries(QUERIES)))
 
 
-@pytest.mark.parametrize("changed", [{}, {"max_seq_length": 16}, {"query_prompt": ""}, {"truncate_dim": 4}])
+@pytest.mark.parametrize(
+    "changed", [{}, {"max_seq_length": 16}, {"query_prompt": ""}, {"truncate_dim": 4}, {"dtype": "bfloat16"}]
+)
 def test_a_saved_folder_gives_the_vectors_of_training(tmp_path: Path, changed: dict[str, Any]) -> None:
     settings = model_in(tmp_path).model_copy(update=changed)
     start, terms, queries = mixed(settings, settings.truncate_dim or 8)
@@ -65,7 +68,7 @@ def test_a_saved_folder_gives_the_vectors_of_training(tmp_path: Path, changed: d
     model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
     plain = sentence_transformers.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     expected = head.apply_to(start.apply(queries))
-    np.testing.assert_allclose(plain.encode(QUERIES), expected, atol=1e-5)
+    np.testing.assert_allclose(plain.encode(QUERIES), expected, atol=max(1e-5, rounding(settings.dtype)))
     assert np.abs(expected - head.apply_to(queries.vectors)).max() > 0.1, "the terms have an effect"
     listed = json.loads((tmp_path / "saved" / "modules.json").read_text())
     assert all(module["type"].startswith("sentence_transformers.") for module in listed), "no code of Darklode"
