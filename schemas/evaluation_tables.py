@@ -289,6 +289,45 @@ AUDIT_OVERLAP = Table(
     ),
 )
 
+
+def _corrected(name: str, about: str) -> Table:
+    """A table of figures by the judge's labels, and corrected by people's labels of the review sample."""
+    unknown = "null: too few labels that matter to it"
+    return Table(
+        name,
+        ("system", "other", "measure"),
+        f"{about}, by the judge's labels alone and corrected by people's labels",
+        pa.schema(
+            [
+                SYSTEM,
+                column(
+                    "other", pa.string(), "second system of a difference (first minus second), else null", null=True
+                ),
+                column(
+                    "measure",
+                    pa.string(),
+                    "P@k or nDCG@k (mean over queries, binary gains), or R@k (pooled): recall of the relevant pairs of "
+                    "all queries together",
+                ),
+                column(
+                    "judge_only", pa.float64(), "value by the judge's labels alone; null without a positive", null=True
+                ),
+                column("value", pa.float64(), f"corrected value; {unknown}", null=True),
+                column("low", pa.float64(), "lower end, 95 % interval of the corrected value", null=True),
+                column("high", pa.float64(), "upper end", null=True),
+                column("labels", pa.int64(), "people's labels of these queries"),
+                column(
+                    "effective_labels", pa.float64(), "effective number of labels, by their influence on the figure"
+                ),
+                column("label_clusters", pa.int64(), "clusters of queries with a label"),
+            ]
+        ),
+    )
+
+
+CORRECTED_EVALUATION = _corrected("corrected_evaluation", "measures of systems and their differences")
+CORRECTED_AUDIT = _corrected("corrected_audit", "recall of retrievers at the search depth and its differences")
+
 EVALUATION_TABLES = (
     TEST_QUERIES,
     TEST_LABELS,
@@ -296,6 +335,7 @@ EVALUATION_TABLES = (
     EVALUATION,
     EVALUATION_QUERIES,
     EVALUATION_PAIRS,
+    CORRECTED_EVALUATION,
     MANUAL_LABELS,
     MANUAL_SCORES,
     ONLINE_VERDICTS,

@@ -17,6 +17,13 @@ class GenerateSettings(KindSection):
         description="Maximum number of texts per tenant to write a query for; texts of documents that no real query "
         "reaches come first.",
     )
+    min_new_share: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Stop a tenant's generation when a smaller share of the next queries is expected to be unlike all "
+        "earlier ones (Good-Turing). null: use all texts.",
+    )
     round_trip_depth: int = Field(
         20,
         gt=0,

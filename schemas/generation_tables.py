@@ -141,6 +141,29 @@ GENERATION_CLUSTERS = Table(
     ),
 )
 
+GENERATION_SATURATION = Table(
+    "generation_saturation",
+    ("tenant", "queries"),
+    "clusters of similar kept queries after each batch, and estimates of what more queries would add",
+    pa.schema(
+        [
+            TENANT,
+            column("queries", pa.int64(), "kept queries up to here"),
+            column("clusters", pa.int64(), "clusters of similar queries among them"),
+            column("unseen", pa.float64(), "estimated lower bound of the clusters not seen yet (Chao 1)"),
+            column("new_share", pa.float64(), "expected share of the next queries in a new cluster (Good-Turing)"),
+            column("repeated_share", pa.float64(), "share of the last batch in a cluster that was known before it"),
+            column("doubling", pa.float64(), "expected number of new clusters among as many queries again"),
+            column(
+                "evenness",
+                pa.float64(),
+                "entropy of the queries over clusters divided by its maximum, 0 to 1",
+                null=True,
+            ),
+        ]
+    ),
+)
+
 GENERATION_TABLES = (
     GENERATION_TEXTS,
     GENERATION_DOCUMENTS,
@@ -150,4 +173,5 @@ GENERATION_TABLES = (
     GENERATED_QUERIES,
     GENERATION_CHECK,
     GENERATION_CLUSTERS,
+    GENERATION_SATURATION,
 )

@@ -90,19 +90,29 @@ class JudgeSettings(MemberSettings):
     human_labels: NoRow[FilePath[str | None]] = Field(
         None,
         min_length=1,
-        description="CSV of human labels with the columns query_id, chunk_id, relevance, and tenant if there are "
-        "several.",
+        description="CSV of human labels with the columns query_id, chunk_id, relevance, tenant if there are several, "
+        "and weight if known (pairs of the run that a label of a sample stands for).",
     )
     panel: tuple[Annotated[MemberSettings, OfKind(JUDGES, MemberSettings)], ...] = Field(
         (),
         description="More judges of the same pairs: a list of sections with kind, threshold and the kind's settings.",
     )
-    vote: Literal["majority", "mean"] = Field(
+    vote: Literal["majority", "mean", "weighted"] = Field(
         "majority",
-        description="How a panel decides: majority of the labels, or weighted mean probability against the threshold.",
+        description="How a panel decides. majority: majority of the labels. weighted: majority of the weights. mean: "
+        "weighted mean probability against the threshold.",
     )
     panel_weights: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        (), description="Vote mean: weights of the judges' probabilities, this judge's first. Empty: equal weights."
+        (),
+        description="Weights of the judges' labels (vote weighted) and probabilities, this judge's first. "
+        "Empty: equal weights. `darklode judge calibration` proposes weights.",
+    )
+
+    probe_pairs: NoRow[int] = Field(
+        40,
+        ge=0,
+        description="Number of pairs per kind of probe (`judge_probe`): altered pairs, such as planted instructions, "
+        "that show how far the judge can be trusted. A build probes LLM judges. 0: no probes.",
     )
 
     @property
@@ -125,8 +135,8 @@ class JudgeSettings(MemberSettings):
             raise ValueError("threshold fitted is for the judge itself; set a number for the members of the panel")
         if self.threshold == "fitted" and self.human_labels is None:
             raise ValueError("threshold fitted needs judge.human_labels, a CSV of human labels")
-        if self.threshold == "fitted" and self.panel and self.vote == "majority":
-            raise ValueError("threshold fitted needs judge.vote=mean, because a majority vote uses no probability")
+        if self.threshold == "fitted" and self.panel and self.vote != "mean":
+            raise ValueError("threshold fitted needs judge.vote=mean, because the other votes use no probability")
         return self
 
 

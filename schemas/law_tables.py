@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 from darklode.schemas.adaptation_tables import ADAPTATION_TABLES
+from darklode.schemas.distil_tables import DISTIL_TABLES
 from darklode.schemas.model_swap_tables import MODEL_SWAP_TABLES
 from darklode.schemas.reranker_tables import RERANKER_TABLES
 from darklode.schemas.table import QUERY_ID, TENANT, Table, column
@@ -309,5 +310,5 @@ NEXT_QUERIES = Table(
 LAWS = (LAW_POINTS, LAW_FITS, LAW_CONSTANTS, LAW_PREDICTIONS, LAW_VERDICTS, LAW_CORRELATIONS)
 PLANNED = (LAW_PLAN, LAW_COSTS, DEPTH_COSTS, NEXT_QUERIES)
 LAW_TABLES = (CONTRASTIVE_ENTROPY, ENTROPY_MEANS, *LAWS, *PLANNED)
-TRAINING_TABLES = (*ADAPTATION_TABLES, *MODEL_SWAP_TABLES, *TOWER_TABLES, *RERANKER_TABLES, *LAW_TABLES)
+TRAINING_TABLES = (*ADAPTATION_TABLES, *MODEL_SWAP_TABLES, *TOWER_TABLES, *RERANKER_TABLES, *DISTIL_TABLES, *LAW_TABLES)
 """Tables of all training jobs, in data order."""

@@ -40,7 +40,7 @@ RERANKER_PAIRS = Table(
 RERANKER_LOG = Table(
     "reranker_log",
     ("trial", "step"),
-    "training log of each trial",
+    "training log of each trial of a reranker or a distilled judge",
     pa.schema(
         [
             TRIAL,
@@ -49,7 +49,8 @@ RERANKER_LOG = Table(
             column(
                 "validation",
                 pa.float64(),
-                "nDCG@10 on the validation queries with the weight below; null if the initial model is no reranker",
+                "nDCG@10 on the validation queries with the weight below (judge distil: area under the ROC curve of "
+                "the teacher's labels); null if the initial model is no reranker",
                 null=True,
             ),
             column(

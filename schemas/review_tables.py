@@ -19,7 +19,17 @@ HUMAN_LABELS = Table(
     "human_labels",
     ("tenant", "query_id", "chunk_id"),
     "human labels of `judge.human_labels` for pairs of the pool",
-    pa.schema([TENANT, QUERY_ID, CHUNK_ID, column("relevance", pa.int32(), "0 = not relevant, >= 1 = relevant")]),
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            CHUNK_ID,
+            column("relevance", pa.int32(), "0 = not relevant, >= 1 = relevant"),
+            column(
+                "weight", pa.float64(), "pairs of the run that the label stands for, above 0; null: unknown", null=True
+            ),
+        ]
+    ),
 )
 
 CALIBRATION = Table(
@@ -301,9 +311,14 @@ RELEASE = Table(
     "release gate: required and reached quality of the judge",
     pa.schema(
         [
-            column("figure", pa.string(), "kappa, null_rate or recall, over all tenants"),
+            column("figure", pa.string(), "kappa, null_rate, probe_rate or recall, over all tenants"),
             column("value", pa.float64(), "value reached; null if unknown", null=True),
-            column("asked", pa.float64(), "required minimum (null_rate: maximum); null if not required", null=True),
+            column(
+                "asked",
+                pa.float64(),
+                "required minimum; of a rate, maximum; null if not required",
+                null=True,
+            ),
             column("passed", pa.bool_(), "true if reached; an unknown figure fails; null if not required", null=True),
         ]
     ),

@@ -188,6 +188,24 @@ class RerankerInputs(FolderInputs):
     control: bool = False
 
 
+class DistilledJudgeInputs(FolderInputs):
+    """A distilled judge.
+
+    Attributes:
+        run: the judged run.
+        base: the initial model.
+        min_agreement: minimum kappa with the teacher.
+    """
+
+    description = "a distilled judge"
+    command = "darklode judge distil"
+
+    kind: Literal["distilled-judge"] = "distilled-judge"
+    run: str
+    base: str
+    min_agreement: float | None = None
+
+
 class IndexInputs(FolderInputs):
     """An index; `source` is a run or a file of vectors, `tenants` names several, separated by commas, or is `all`."""
 
@@ -239,6 +257,7 @@ Inputs: TypeAlias = (
     | ComparisonInputs
     | TowersInputs
     | RerankerInputs
+    | DistilledJudgeInputs
     | IndexInputs
     | GeneratedInputs
     | LawsInputs

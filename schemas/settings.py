@@ -238,6 +238,11 @@ class ValidationSettings(Section):
     min_kappa: float | None = Field(None, ge=-1, le=1, description="Minimum Cohen's kappa of judge and humans.")
     max_null_rate: Share | None = Field(None, description="Maximum share of unreadable verdicts.")
     min_recall: Share | None = Field(None, description="Minimum share of the pool's positives that the judge found.")
+    max_probe_rate: Share | None = Field(
+        None,
+        description="Maximum rate of wrong replies over the kinds of probes with at least 10 readable ones "
+        "(`judge_probe`).",
+    )
 
 
 class CardSettings(Section):

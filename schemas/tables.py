@@ -6,11 +6,12 @@ A nullable column is null if the value is unknown, never 0 or "". Ids are unique
 import pyarrow as pa
 
 from darklode.schemas.day_tables import DAY_TABLES
-from darklode.schemas.evaluation_tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS, EVALUATION_TABLES
+from darklode.schemas.evaluation_tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS, CORRECTED_AUDIT, EVALUATION_TABLES
 from darklode.schemas.generation_tables import GENERATION_TABLES
 from darklode.schemas.label_tables import LABEL_TABLES
 from darklode.schemas.law_tables import TRAINING_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
+from darklode.schemas.probe_tables import PROBE_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
 from darklode.schemas.serving_tables import SERVING_TABLES
 from darklode.schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, column
@@ -291,6 +292,7 @@ TABLES: dict[str, Table] = {
         FUNNEL,
         AUDIT_RETRIEVERS,
         AUDIT_OVERLAP,
+        CORRECTED_AUDIT,
         TEST_TEXTS,
         MANUAL_TEXTS,
         *EVALUATION_TABLES,
@@ -298,5 +300,6 @@ TABLES: dict[str, Table] = {
         *SERVING_TABLES,
         *GENERATION_TABLES,
         *REVIEW_TABLES,
+        *PROBE_TABLES,
     )
 }

@@ -19,6 +19,7 @@ WITH_COLLECTIONS = (
     "judge_quality",
     "label_sets",
     "judge_learning",
+    "judge_probe",
     "bm25",
     "adapt",
     "adapt_ablation",

@@ -12,6 +12,7 @@ from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables, query
 from darklode.pipeline.report.caveats import favored_retrievers
+from darklode.pipeline.report.evaluations import CORRECTED_TITLE, corrected_figures
 
 app = application()
 
@@ -34,6 +35,7 @@ def summarize(run: Run, answer: Answer) -> None:
         show_audit(run, settings)
     else:
         answer.table("audit", query(run, AUDIT_SQL), "Retriever audit")
+    answer.table("corrected_audit", corrected_figures(all_tables(run), "corrected_audit"), CORRECTED_TITLE, "")
     warning = favored_retrievers(all_tables(run), settings)
     if warning:
         answer.say(warning, warning=True)

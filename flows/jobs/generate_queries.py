@@ -84,7 +84,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
         ),
         Step(
             WRITE_STAGE,
-            call(write_queries, writer, spread, seed=seed),
+            call(write_queries, writer, spread, seed=seed, min_new_share=generate_settings.min_new_share),
             lambda: {"the writer": writer.generator_id},
             untracked=("writer", "spread"),
         ),

@@ -17,6 +17,7 @@ JOB_MODULES = {
     "comparison": "compare_adapters",
     "towers": "train_towers",
     "reranker": "train_reranker",
+    "distilled-judge": "distil_judge",
     "index": "build_index",
     "generated": "generate_queries",
     "laws": "run_laws",

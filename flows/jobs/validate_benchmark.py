@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, Literal
 
+from darklode.flows.jobs import evaluate_systems
 from darklode.flows.jobs.job import Job
 from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
@@ -11,14 +12,17 @@ from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.chunk_texts import tenants
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError, NotPublishable
+from darklode.pipeline.evaluate.corrected import CORRECTED_AUDIT_STAGE, corrected_audit
 from darklode.pipeline.judge.calibration import fitted_thresholds
-from darklode.pipeline.validate.gate import GATE_STAGE, gate, release, release_outcome, require_release
+from darklode.pipeline.validate.gate import FIGURE_LIMITS, GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
 from darklode.pipeline.validate.near_misses import NEAR_MISSES_STAGE, near_misses
+from darklode.pipeline.validate.purposes import TABLES_READ, read_purpose
 from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE_STAGE, validate
 from darklode.schemas.evaluation import EvaluateSettings
+from darklode.schemas.probe_tables import JUDGE_PROBE
 from darklode.schemas.settings import Settings
 
 
@@ -42,7 +46,8 @@ def validate_benchmark(out: FlowPath, settings: dict[str, Any] | None = None) ->
         record, inputs = read_benchmark(run)
         resolved = record.with_overrides(settings or {})
         for step in steps(run, resolved):
-            run_step(run, step)
+            if step.enabled:
+                run_step(run, step)
         write_run(run, inputs, resolved)
         finish(run)
     return decide(run)
@@ -60,7 +65,7 @@ def check_reviewed(run: Run, settings: dict[str, Any] | None = None) -> None:
     """
     record, _ = read_benchmark(run)
     validation_settings = record.with_overrides(settings or {}).validation
-    limits = (validation_settings.min_kappa, validation_settings.max_null_rate, validation_settings.min_recall)
+    limits = [getattr(validation_settings, setting) for setting in FIGURE_LIMITS.values()]
     if all(limit is None for limit in limits) and not run.store.sizes(ANSWERS_FOLDER):
         raise ArtifactError(_no_labels(run))
 
@@ -68,9 +73,17 @@ def check_reviewed(run: Run, settings: dict[str, Any] | None = None) -> None:
 def steps(run: Run, settings: Settings) -> list[Step]:
     """The steps in data order."""
     judge, seed = settings.judge, settings.seed
-    # A majority compares no probability with a threshold.
-    threshold = None if judge.panel and judge.vote == "majority" else judge.threshold
-    sampling = REVIEW_SAMPLE_STAGE
+    # Only the vote `mean` compares a probability with the threshold.
+    threshold: float | Literal["fitted"] | None = "fitted" if judge.threshold == "fitted" else judge.cut
+    if judge.panel and judge.vote != "mean":
+        threshold = None
+    purpose = read_purpose(run.store)
+    sampling = replace(REVIEW_SAMPLE_STAGE, reads=(*REVIEW_SAMPLE_STAGE.reads, *TABLES_READ[purpose]))
+    draw = (
+        call(review_sample, settings.review, seed=seed)
+        if purpose == "validate"
+        else call(review_sample, settings.review, seed=seed, purpose=purpose, threshold=judge.cut)
+    )
     if judge.strategy == "adaptive":
         sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
     validating = (
@@ -78,8 +91,9 @@ def steps(run: Run, settings: Settings) -> list[Step]:
         if judge.threshold == "fitted"
         else VALIDATE_STAGE
     )
+    probed = [JUDGE_PROBE.name] if JUDGE_PROBE.name in run.parts() else []
     return [
-        Step(sampling, call(review_sample, settings.review, seed=seed)),
+        Step(sampling, draw),
         Step(NEAR_MISSES_STAGE, call(near_misses)),
         Step(
             REVIEWS_STAGE,
@@ -88,8 +102,16 @@ def steps(run: Run, settings: Settings) -> list[Step]:
             source=run.store,
         ),
         Step(validating, call(_validate, settings.evaluate.only("n_resamples"), threshold=threshold, seed=seed)),
-        Step(GATE_STAGE, call(gate, settings.validation)),
+        Step(GATE_STAGE.reading(*probed), call(gate, settings.validation)),
+        replace(corrected_recalls(settings), enabled="rankings" in run.parts()),
+        evaluate_systems.correction(settings, enabled="test_rankings" in run.parts()),
     ]
+
+
+def corrected_recalls(settings: Settings) -> Step:
+    """The retrievers' recall corrected by people's labels."""
+    depths = (settings.pool.depth, settings.pool.search_depth)
+    return Step(CORRECTED_AUDIT_STAGE, call(corrected_audit, depths=depths, seed=settings.seed))
 
 
 def draw_sample(run: Run, settings: Settings) -> None:
@@ -133,7 +155,7 @@ def decide(run: Run) -> str:
     rows = release(tables)
     if release_outcome(rows) == "not asked":
         _require_labels(run, tables)
-        return "No release limit is set; use --min-kappa, --max-null-rate and --min-recall."
+        return "No release limit is set; use --min-kappa, --max-null-rate, --min-recall and --max-probe-rate."
     require_release(rows, run.store.url)
     passed_text = ", ".join(
         f"{row['figure']} is {row['value']:.3f} ({row['asked']:g})" for row in rows if row["passed"]

@@ -38,11 +38,13 @@ from darklode.flows.jobs import audit_retrievers as audit_retrievers_job
 from darklode.flows.jobs import build_benchmark as build_benchmark_job
 from darklode.flows.jobs import build_index as build_index_job
 from darklode.flows.jobs import compare_adapters as compare_adapters_job
+from darklode.flows.jobs import distil_judge as distil_judge_job
 from darklode.flows.jobs import evaluate_systems as evaluate_systems_job
 from darklode.flows.jobs import generate_queries as generate_queries_job
 from darklode.flows.jobs import measure_entropy as measure_entropy_job
 from darklode.flows.jobs import mine_logs as mine_logs_job
 from darklode.flows.jobs import nightly_adapt as nightly_adapt_job
+from darklode.flows.jobs import probe_judge as probe_judge_job
 from darklode.flows.jobs import run_laws as run_laws_job
 from darklode.flows.jobs import swap_model as swap_model_job
 from darklode.flows.jobs import train_reranker as train_reranker_job
@@ -230,6 +232,7 @@ mine_logs = as_flow(mine_logs_job.JOB)
 audit_retrievers = as_flow(audit_retrievers_job.JOB)
 evaluate_systems = as_flow(evaluate_systems_job.JOB)
 validate_benchmark = as_flow(validate_benchmark_job.JOB)
+probe_judge = as_flow(probe_judge_job.JOB)
 adapt_encoder = as_flow(adapt_encoder_job.JOB)
 adapt_tenants = as_flow(adapt_tenants_job.JOB)
 nightly_adapt = as_flow(nightly_adapt_job.JOB)
@@ -237,6 +240,7 @@ compare_adapters = as_flow(compare_adapters_job.JOB)
 swap_model = as_flow(swap_model_job.JOB)
 train_towers = as_flow(train_towers_job.JOB)
 train_reranker = as_flow(train_reranker_job.JOB)
+distil_judge = as_flow(distil_judge_job.JOB)
 run_laws = as_flow(run_laws_job.JOB)
 measure_entropy = as_flow(measure_entropy_job.JOB)
 generate_queries = as_flow(generate_queries_job.JOB)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +25,16 @@ from darklode.pipeline.validate.review.assignment import NAME_CHARACTERS, Review
 from darklode.pipeline.validate.review.grades import Scale
 from darklode.pipeline.validate.review.journal import clean_rationale
 from darklode.pipeline.validate.review.pairs import Neighbour, ReviewPair, ReviewPairs
+from darklode.pipeline.validate.review.stopping import StoppingRule
+
+REASON_KEYS = {
+    "o": "off topic",
+    "g": "too general",
+    "q": "answers another question",
+    "p": "partly answers",
+    "d": "outdated",
+}
+"""Usual reasons by their key on the page; equal words let `judge teach` count them."""
 
 _PAGES = Pages("Review", ("page.css", "texts.css", "review/review.css"), ("keys.js", "review/review.js"))
 
@@ -39,6 +49,7 @@ class ReviewApp:
         scale: allowed answers.
         analyzer: the run's BM25 analyzer, for highlights.
         show_judge: whether reviewers see the judge's verdict.
+        stopping: says when the labels suffice.
     """
 
     pairs: ReviewPairs
@@ -46,6 +57,7 @@ class ReviewApp:
     scale: Scale
     analyzer: Analyzer
     show_judge: bool
+    stopping: StoppingRule = field(default_factory=lambda: StoppingRule(None))
 
     def next_page(self, reviewer: str, around: str) -> str:
         """Page of the reviewer's next pair, or the final page.
@@ -94,6 +106,7 @@ class ReviewApp:
             "query": urlencode({"reviewer": reviewer}),
             "progress": self.session.progress(reviewer),
             "last": self.session.last_answer(reviewer),
+            "stopping": self.stopping.sentence(self.session.labels()),
         }
 
     def _pair(self, reviewer: str, row: int, pair: ReviewPair) -> dict[str, Any]:
@@ -111,6 +124,7 @@ class ReviewApp:
             "graded": self.scale.is_graded,
             "undone": undone and self.scale.grade_name(undone.relevance),
             "rationale": (undone and undone.rationale) or "",
+            "reasons": REASON_KEYS,
             "judge": format_verdict(pair) if self.show_judge else None,
         }
 

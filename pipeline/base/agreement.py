@@ -93,8 +93,9 @@ FOLDS = 5
 DECIMALS = 6
 """Decimals of a fitted threshold, as shown in a judge_id."""
 
-ThresholdFit = Callable[[NDArray[np.float32], NDArray[np.bool_]], tuple[float, float] | None]
-"""Fits a threshold to probabilities and human labels, both of shape (n_pairs,): threshold and kappa, or None."""
+ThresholdFit = Callable[[NDArray[np.float32], NDArray[np.bool_], Doubles | None], tuple[float, float] | None]
+"""Fits a threshold to probabilities, human labels and weights (None: 1), each of shape (n_pairs,): threshold and kappa,
+or None."""
 
 
 def has_enough_labels(positive: NDArray[np.bool_]) -> bool:
@@ -162,7 +163,7 @@ def cross_validated_kappa(
         query: query index of each pair, from 0.
         seed: assigns queries to folds.
         weight: number of pairs each stands for; None: 1.
-        fit: fits a threshold to probabilities and labels without weights; None: `fit_threshold`.
+        fit: fits a threshold; None: `fit_threshold`.
     """
     predicted = cross_validated_labels(probability, positive, query, seed, weight, fit)
     return float("nan") if predicted is None else float(cohens_kappa(confusion(predicted, positive, weight)))
@@ -184,8 +185,8 @@ def cross_validated_labels(
     predicted = np.zeros(len(query), dtype=bool)
     for held_out_fold in np.unique(fold):
         in_training = fold != held_out_fold
-        labels = (probability[in_training], positive[in_training])
-        threshold = fit(*labels) if fit else fit_threshold(*labels, None if weight is None else weight[in_training])
+        training_weight = None if weight is None else weight[in_training]
+        threshold = (fit or fit_threshold)(probability[in_training], positive[in_training], training_weight)
         if threshold is None:
             return None
         predicted[~in_training] = probability[~in_training] >= np.float32(threshold[0])

@@ -11,6 +11,7 @@ DarklodeError
 ├── ArtifactError         a run folder that is locked, incomplete, damaged or not a run
 │   └── NotWritable       a file that cannot be written, now or when it is tried again
 ├── NotPublishable        a benchmark whose judge agrees too little with people
+├── NotBetter             a judge's changed prompt that is not shown to agree better with people
 ├── NoLift                an adapted encoder or reranker that is not shown to be better than what needs no training
 ├── DoesNotFit            an adapted encoder or reranker that is not for the index, or not for the tenant
 ├── HeldBack              days of a search log that wait for somebody's decision
@@ -91,6 +92,12 @@ class NotWritable(ArtifactError, OSError):
 
 class NotPublishable(DarklodeError):
     """The release gate holds a benchmark back: a validation limit was not met."""
+
+    code = 3
+
+
+class NotBetter(DarklodeError):
+    """A judge's changed prompt is not shown to agree better with people, so it is not written."""
 
     code = 3
 

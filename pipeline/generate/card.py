@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import cell, document
+from darklode.pipeline.generate.generation import WRITE_STAGE
 from darklode.pipeline.generate.outcomes import OUTCOME_STAGE
 from darklode.schemas.settings import Settings
 
@@ -28,6 +29,14 @@ EXAMPLES_SQL = """
     SELECT text AS query, chunk_id AS text FROM generated_queries WHERE kept
     ORDER BY md5(query_id) LIMIT 10
 """
+SATURATION_SQL = """
+    SELECT * FROM generation_saturation QUALIFY row_number() OVER (PARTITION BY tenant ORDER BY queries DESC) = 1
+    ORDER BY tenant
+"""
+SATURATION_NOTE = """\
+Kept queries in clusters of similar ones. `new_share` is the expected share of the next queries that are unlike all
+earlier ones, `doubling` the new clusters that as many queries again would bring, by the same generator for texts like
+these. `unseen` is a lower bound."""
 REALISM_SQL = "SELECT tenant, measure, real, generated FROM generation_check"
 
 
@@ -44,6 +53,7 @@ def card(run: Run, settings: Settings, source: str) -> bytes:
         ("Outcomes", outcomes(run), ""),
         ("Document coverage by real queries", coverage(run), ""),
         ("Similarity to real queries", run.tables("generation_check").sql(REALISM_SQL), ""),
+        ("What more queries would add", saturation(run), SATURATION_NOTE),
         ("Examples", tables.sql(EXAMPLES_SQL), ""),
     ]
     head = [f"# Queries by {cell(settings.generate.kind)} for the texts of {cell(source)}", USAGE_NOTE]
@@ -58,6 +68,26 @@ def outcomes(run: Run) -> pa.Table:
 def coverage(run: Run) -> pa.Table:
     """Number of documents, and of those that are relevant to a real query, by tenant."""
     return run.tables("generation_documents").sql(COVERAGE_SQL)
+
+
+def saturation(run: Run) -> pa.Table:
+    """Clusters of kept queries after the last batch, by tenant."""
+    return run.tables("generation_saturation").sql(SATURATION_SQL)
+
+
+def saturation_sentence(run: Run) -> str:
+    """What more queries by the same generator would add, as a sentence per tenant; empty without kept queries."""
+    written = run.manifests().get(WRITE_STAGE.name)
+    stopped = written.facts.get("stopped", {}) if written else {}
+    sentences = []
+    for row in saturation(run).to_pylist():
+        until = f" It stopped after {stopped[row['tenant']]:,} texts." if row["tenant"] in stopped else ""
+        sentences.append(
+            f"{row['tenant']}: {row['clusters']:,} clusters of similar queries, at least {row['unseen']:,.0f} not seen "
+            f"yet; {row['new_share']:.0%} of the next queries would be unlike all earlier ones, and as many queries "
+            f"again would add about {row['doubling']:,.0f} clusters.{until}"
+        )
+    return " ".join(sentences)
 
 
 def summary_sentence(run: Run) -> str:

@@ -15,11 +15,12 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.sharding import Pieces, Spread, count_shards, here, split_evenly
 from darklode.pipeline.generate.port import ID_PREFIX, INPUT_SCHEMA, OUTPUT_SCHEMA, QueryWriter
+from darklode.pipeline.generate.saturation import BATCH, EarlyStop, usual_similarity
 from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES, WRITTEN_QUERIES
 
-WRITE_STAGE = Stage("written_queries", 1, ("chunks", GENERATION_TEXTS.name, REAL_QUERIES.name), (WRITTEN_QUERIES.name,))
+WRITE_STAGE = Stage("written_queries", 2, ("chunks", GENERATION_TEXTS.name, REAL_QUERIES.name), (WRITTEN_QUERIES.name,))
 
-TEXTS_PER_UNIT = 256
+TEXTS_PER_UNIT = BATCH
 """Maximum number of texts per unit of work."""
 
 Block = tuple[str, int, int]
@@ -29,7 +30,12 @@ ReportProgress = Callable[[int], None]
 
 PASSAGES_SQL = """
     SELECT tenant, chunk_id, title, heading, text, md5_number_lower(concat($2, ' ', chunk_id)) AS draw
-    FROM generation_texts JOIN chunks USING (tenant, chunk_id) WHERE tenant = $1 ORDER BY chunk_id
+    FROM generation_texts JOIN chunks USING (tenant, chunk_id) WHERE tenant = $1 ORDER BY reached, draw, chunk_id
+"""
+"""Documents that no real query reaches come first, each kind in random order, which the estimates need."""
+
+REAL_CLUSTERS_SQL = """
+    SELECT text, "group" FROM real_queries WHERE tenant = $1 AND split = 'train' ORDER BY query_id
 """
 
 EXAMPLES_SQL = "SELECT text FROM real_queries WHERE tenant = $1 AND split = 'train' ORDER BY query_id"
@@ -65,44 +71,75 @@ class WritingShard:
         return f"progress/{WRITE_STAGE.name}/{key_of(self.basis, self.blocks)}"
 
 
-def write_queries(tables: Tables, output: Output, writer: QueryWriter, spread: Spread = here, *, seed: int) -> None:
+def write_queries(
+    tables: Tables,
+    output: Output,
+    writer: QueryWriter,
+    spread: Spread = here,
+    *,
+    seed: int,
+    min_new_share: float | None = None,
+) -> None:
     """Generate one query per text, one unit per block of texts; finished units are not generated again.
 
     Few-shot examples are train queries only, so held-out queries do not leak.
 
     Args:
         tables: `chunks`, `generation_texts` and `real_queries`.
-        output: `written_queries`; its fact `generator_id` identifies the writer.
+        output: `written_queries`; its fact `generator_id` identifies the writer, `stopped` has the number of texts of
+            tenants whose generation stopped early.
         writer: generates queries.
-        spread: runs shards; for a writer with a cache, shards only fill the cache.
-        seed: seed of each text's random number, which chooses its few-shot examples.
+        spread: runs shards; for a writer with a cache, shards only fill the cache. Not used with `min_new_share`, where
+            each block depends on the earlier ones.
+        seed: seed of each text's random number, which chooses order and few-shot examples.
+        min_new_share: stop a tenant at a smaller expected share of queries unlike all earlier ones; None: never.
     """
     basis = key_of(writer.generator_id, seed, *(tables.content(name) for name in WRITE_STAGE.reads))
     blocks = _blocks(tables)
     total = tables.rows(GENERATION_TEXTS.name)
     done = Counter[str]()
-    missing = tuple(text_block for text_block in blocks if not output.is_done(_unit_name(text_block), basis))
+    stopped: dict[str, int] = {}
 
     def report_progress(n_texts: int) -> None:
         output.progress(done["texts"] + n_texts, total, str(writer.counters or ""))
 
-    pieces = _pieces(WritingShard(tables, writer, seed, missing, output.unit_key("", basis)), spread, report_progress)
-    for block in blocks:
-        with output.unit(_unit_name(block), basis) as unit:
-            if not unit.done:
-                output.write(WRITTEN_QUERIES.name, next(pieces))
-        done["texts"] += block[2] - block[1]
-        report_progress(0)
-    output.facts["generator_id"] = writer.generator_id
+    by_tenant = [tuple(own) for _, own in groupby(blocks, itemgetter(0))]
+    for own_blocks in [tuple(blocks)] if min_new_share is None else by_tenant:
+        missing = tuple(text_block for text_block in own_blocks if not output.is_done(_unit_name(text_block), basis))
+        shard = WritingShard(tables, writer, seed, missing, output.unit_key("", basis))
+        pieces = _pieces(shard, spread if min_new_share is None else here, report_progress)
+        stop = None if min_new_share is None else _early_stop(tables, own_blocks[0][0], min_new_share)
+        for block in own_blocks:
+            with output.unit(_unit_name(block), basis) as unit:
+                if not unit.done:
+                    output.write(WRITTEN_QUERIES.name, next(pieces))
+            done["texts"] += block[2] - block[1]
+            report_progress(0)
+            if stop and block is not own_blocks[-1]:
+                stop.add(output.read_unit(unit, WRITTEN_QUERIES.name)["text"].drop_null().to_pylist())
+                if stop.is_reached:
+                    stopped[block[0]] = block[2]
+                    break
+    output.facts |= {"generator_id": writer.generator_id, **({"stopped": stopped} if stopped else {})}
     no_query = output.current_tables(WRITTEN_QUERIES.name).sql(
         "SELECT count(*) AS n FROM written_queries WHERE text IS NULL"
     )
     n_without_query = no_query["n"][0].as_py()
     drop_counts = {"no query": n_without_query} if n_without_query else {}
+    if stopped:
+        drop_counts["generation stopped early"] = total - done["texts"]
     output.count(
         FunnelStep(
             WRITE_STAGE.name, "texts to write for", total, "queries", total - sum(drop_counts.values()), drop_counts
         )
+    )
+
+
+def _early_stop(tables: Tables, tenant: str, min_new_share: float) -> EarlyStop:
+    """The rule that stops a tenant's generation."""
+    real_queries = tables.sql(REAL_CLUSTERS_SQL, [tenant])
+    return EarlyStop(
+        usual_similarity(real_queries["text"].to_pylist(), real_queries["group"].to_pylist()), min_new_share
     )
 
 

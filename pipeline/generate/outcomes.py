@@ -7,20 +7,22 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.generate.realism import cluster_coverage, compare_queries, shares
+from darklode.pipeline.generate.saturation import saturation_curve, usual_similarity
 from darklode.schemas.generation_tables import (
     FILTERED_QUERIES,
     GENERATED_QUERIES,
     GENERATION_CHECK,
     GENERATION_CLUSTERS,
+    GENERATION_SATURATION,
     REAL_QUERIES,
     WRITTEN_QUERIES,
 )
 
 OUTCOME_STAGE = Stage(
     "generated_queries",
-    4,
+    5,
     (REAL_QUERIES.name, WRITTEN_QUERIES.name, FILTERED_QUERIES.name, "rankings", "pool", "verdicts", "triplets"),
-    (GENERATED_QUERIES.name, GENERATION_CHECK.name, GENERATION_CLUSTERS.name),
+    (GENERATED_QUERIES.name, GENERATION_CHECK.name, GENERATION_CLUSTERS.name, GENERATION_SATURATION.name),
 )
 
 # Outcome of each generated query: kept if it is in a triplet, else the first reason that applies.
@@ -55,7 +57,7 @@ def write_outcome(tables: Tables, output: Output, *, source: str, generator_id: 
 
     Args:
         tables: the tables of all earlier stages.
-        output: `generated_queries`, `generation_check` and `generation_clusters`.
+        output: `generated_queries`, `generation_check`, `generation_clusters` and `generation_saturation`.
         source: the kind of writer, such as `llm`.
         generator_id: identifies the writer: its model, prompt and settings.
         seed: seed of the samples compared, and of the classifier's folds.
@@ -68,6 +70,10 @@ def write_outcome(tables: Tables, output: Output, *, source: str, generator_id: 
         real_queries = all_real_queries.filter(pc.equal(all_real_queries["tenant"], tenant))
         clusters, usual_share = cluster_coverage(real_queries, kept_queries, seed)
         output.write(GENERATION_CLUSTERS.name, clusters.cast(GENERATION_CLUSTERS.schema))
+        similarity = usual_similarity(real_queries["text"].to_pylist(), real_queries["group"].to_pylist())
+        curve = saturation_curve(kept_queries["text"].to_pylist(), similarity)
+        curve_rows = [{"tenant": tenant, **row} for row in curve]
+        output.write(GENERATION_SATURATION.name, pa.Table.from_pylist(curve_rows, GENERATION_SATURATION.schema))
         measures = [
             *compare_queries(real_queries["text"], kept_queries["text"], seed),
             *shares(clusters, usual_share),

@@ -32,7 +32,7 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.judge.grade_thresholds import ScoreGradedJudge, fit_grades, thresholds_by_tenant
-from darklode.pipeline.judge.human_labels import human_labels
+from darklode.pipeline.judge.human_labels import human_labels, sampling_weights
 from darklode.pipeline.judge.logistic import Logistic, log_odds
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Judge, TrainableJudge
@@ -42,7 +42,7 @@ from darklode.pipeline.judge.training import compare_judges, query_numbers, trai
 from darklode.schemas.judging import NO_JUDGE, JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY
 
-CALIBRATE = Stage("calibrate", 6, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
+CALIBRATE = Stage("calibrate", 7, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
 
 MAX_BINS = 10
 """Maximum number of bins of the reliability curve; more make each bin's share less certain."""
@@ -97,7 +97,7 @@ def calibrate(
 
 
 JUDGED_LABELS_SQL = """
-    SELECT tenant, query_id, chunk_id, relevance FROM judged_chunks
+    SELECT tenant, query_id, chunk_id, relevance, CAST(NULL AS DOUBLE) AS weight FROM judged_chunks
     SEMI JOIN pool USING (tenant, query_id, chunk_id) WHERE relevance IS NOT NULL
 """
 
@@ -194,12 +194,12 @@ def _fit_row(rated: Comparison, fit: ThresholdFit, seed: int) -> dict[str, float
     """Fit probabilities and threshold, and compute the threshold's kappa on the same and on held-out labels; None if
     they cannot be fitted.
     """
-    slope, intercept = fit_probabilities(rated.probability, rated.positive)
+    slope, intercept = fit_probabilities(rated.probability, rated.positive, rated.weight)
     row = {"slope": slope, "intercept": intercept}
-    threshold = fit(rated.probability, rated.positive)
+    threshold = fit(rated.probability, rated.positive, rated.weight)
     if threshold is None:
         return row | dict.fromkeys(("fitted_threshold", "fitted_kappa", "cross_validated_kappa"))
-    held_out_kappa = cross_validated_kappa(rated.probability, rated.positive, rated.query, seed, fit=fit)
+    held_out_kappa = cross_validated_kappa(rated.probability, rated.positive, rated.query, seed, rated.weight, fit)
     return row | {
         "fitted_threshold": threshold[0],
         "fitted_kappa": threshold[1],
@@ -208,18 +208,19 @@ def _fit_row(rated: Comparison, fit: ThresholdFit, seed: int) -> dict[str, float
 
 
 def fit_probabilities(
-    probability: NDArray[np.float32], positive: NDArray[np.bool_]
+    probability: NDArray[np.float32], positive: NDArray[np.bool_], weight: _Floats | None = None
 ) -> tuple[float, float] | tuple[None, None]:
     """Slope and intercept of the logistic regression of labels on the log-odds of probabilities (Platt 1999).
 
     Args:
         probability: the judge's probabilities, shape (n_pairs,).
         positive: whether people labelled each pair relevant, shape (n_pairs,); both values must occur.
+        weight: number of labels that each counts as, shape (n_pairs,); None: 1.
 
     Returns:
         None twice if the labels do not rise with the probabilities.
     """
-    model = Logistic.fit(log_odds(probability)[:, None], positive)
+    model = Logistic.fit(log_odds(probability)[:, None], positive, weight=weight)
     return (model.weights[0], model.intercept) if model.weights[0] > 0 else (None, None)
 
 
@@ -248,6 +249,7 @@ class Comparison:
         read: whether the judge's reply was readable; `relevant` is valid only then.
         relevant: whether the judge labelled the pair relevant.
         probability: the judge's probability of relevance; NaN if it gave none.
+        weight: weight of the label in fits, see `sampling_weights`; None: 1.
     """
 
     query: NDArray[np.int64]
@@ -255,6 +257,7 @@ class Comparison:
     read: NDArray[np.bool_]
     relevant: NDArray[np.bool_]
     probability: NDArray[np.float32]
+    weight: _Floats | None
 
     @classmethod
     def from_replies(cls, labels: pa.Table, replies: pa.Table) -> Comparison:
@@ -267,12 +270,15 @@ class Comparison:
             read=read,
             relevant=pc.fill_null(replies["relevant"], False).to_numpy(),
             probability=pc.fill_null(probability, math.nan).to_numpy(),
+            weight=sampling_weights(labels),
         )
 
     def with_probability(self) -> Comparison:
         """Select the pairs with a probability."""
         rows = np.isfinite(self.probability)
-        return Comparison(*(getattr(self, field.name)[rows] for field in fields(self)))
+        weight = None if self.weight is None else self.weight[rows]
+        values = {field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name != "weight"}
+        return Comparison(**values, weight=weight)
 
     def relevant_from(self, threshold: float) -> NDArray[np.bool_]:
         """Compute the judge's labels by another threshold; pairs without a probability keep theirs."""

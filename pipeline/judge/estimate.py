@@ -45,7 +45,7 @@ class Estimate:
             recall: target share of the pool's positives.
             random_share: maximum share of the pool that is judged at random.
         """
-        least = self._times(least_share(self.pairs, self.relevant, recall, random_share))
+        least = self.scaled(least_share(self.pairs, self.relevant, recall, random_share))
         return pa.table({"estimate": self._names, "at least": least._values, "at most": self._values})
 
     @property
@@ -60,7 +60,7 @@ class Estimate:
     def _figures(self) -> list[str]:
         return [name for name in self.__dataclass_fields__ if name != "judge"]
 
-    def _times(self, share: float) -> Estimate:
+    def scaled(self, share: float) -> Estimate:
         """Scale to a share of the pairs."""
         return replace(
             self,

@@ -15,7 +15,8 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables
 from darklode.pipeline.base.errors import InputError
 from darklode.schemas.review_tables import HUMAN_LABELS
 
-COLUMN_NAMES = ("tenant", "query_id", "chunk_id", "relevance")
+COLUMN_NAMES = ("tenant", "query_id", "chunk_id", "relevance", "weight")
+REQUIRED_NAMES = COLUMN_NAMES[1:4]
 STEP_NAME = "calibrate.labels"
 _LABEL_ROWS_SCHEMA = pa.schema(
     [("line", pa.int64()), *((name, pa.string()) for name in COLUMN_NAMES), ("payload", pa.string())]
@@ -26,10 +27,13 @@ _LABEL_ROWS_SCHEMA = pa.schema(
 CHECKED_LABELS_SQL = """
     WITH checked_rows AS (
         SELECT label_rows.*, TRY_CAST(label_rows.relevance AS INTEGER) AS grade,
+            TRY_CAST(nullif(label_rows.weight, '') AS DOUBLE) AS label_weight,
             CASE WHEN label_rows.relevance IS NULL THEN 'wrong number of fields'
                  WHEN label_rows.query_id = '' OR label_rows.chunk_id = '' THEN 'missing id'
                  WHEN NOT regexp_full_match(label_rows.relevance, '[0-9]{1,9}([.]0+)?')
                       THEN 'relevance is not a whole number from 0'
+                 WHEN label_rows.weight <> '' AND NOT coalesce(label_weight > 0 AND isfinite(label_weight), false)
+                      THEN 'weight is not a number above 0'
                  WHEN q.query_id IS NULL THEN 'unknown query_id'
                  WHEN c.chunk_id IS NULL THEN 'unknown chunk_id'
                  WHEN p.chunk_id IS NULL THEN 'pair is not in the pool' END AS fault
@@ -38,7 +42,7 @@ CHECKED_LABELS_SQL = """
     )
     SELECT line, tenant, query_id, chunk_id, payload,
         max(grade) OVER () > 1 AND grade > 0 AND grade < $lowest AS is_below,
-        CASE WHEN is_below THEN 0 ELSE grade END AS relevance,
+        CASE WHEN is_below THEN 0 ELSE grade END AS relevance, label_weight AS weight,
         CASE WHEN fault IS NOT NULL THEN fault
              WHEN min(grade) OVER pairs <> max(grade) OVER pairs THEN 'contradictory labels'
              WHEN row_number() OVER (pairs ORDER BY line) > 1 THEN 'label repeated' END AS reason
@@ -53,7 +57,8 @@ def human_labels(tables: Tables, output: Output, file: str, tenant: str, lowest_
     Args:
         tables: must contain `queries`, `chunks` and `pool`.
         output: rejects and a funnel step; a fact counts grades below `lowest_grade`.
-        file: CSV with a header; columns query_id, chunk_id, relevance (0, or a grade from 1) and optionally tenant.
+        file: CSV with a header; columns query_id, chunk_id, relevance (0, or a grade from 1) and optionally tenant and
+            weight (number of pairs that the label stands for, above 0; empty: unknown).
         tenant: tenant of rows that name none.
         lowest_grade: the judge's lowest grade of a relevant pair; lower grades of a graded file become 0.
 
@@ -90,6 +95,23 @@ def relevant(labels: pa.Table) -> NDArray[np.bool_]:
     return np.asarray(pc.greater(labels["relevance"], 0).to_numpy())
 
 
+def sampling_weights(labels: pa.Table) -> NDArray[np.float64] | None:
+    """Weight of each label in fits, shape (n_pairs,); None if no weight is known.
+
+    A label without a weight stands for its own pair. Weights add up to Kish's effective number of labels, so that a
+    prior counts more where few labels dominate.
+
+    Args:
+        labels: rows of `human_labels`.
+
+    Source: Kish 1965, 11.7.
+    """
+    if labels["weight"].null_count == labels.num_rows:
+        return None
+    weight = pc.fill_null(labels["weight"], 1.0).to_numpy()
+    return np.asarray(weight * weight.sum() / (weight**2).sum())
+
+
 def _reject(output: Output, file: str, bad: pa.Table) -> None:
     if bad.num_rows:
         columns = {name: bad[name] for name in ("tenant", "line", "payload", "reason")}
@@ -121,7 +143,7 @@ def read_labels(path: Path, tenant: str) -> pa.Table:
 
 
 def _column_indices(path: Path, header: list[str]) -> dict[str, int]:
-    missing = [name for name in COLUMN_NAMES[1:] if name not in header]
+    missing = [name for name in REQUIRED_NAMES if name not in header]
     if missing:
         raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(header) or 'none'}")
     return {name: header.index(name) for name in COLUMN_NAMES if name in header}
@@ -132,6 +154,6 @@ def _row(
 ) -> tuple[object, ...]:
     payload = ",".join(row)
     if len(row) != len(header):
-        return (line, None, None, None, None, payload)
+        return (line, *[None] * len(COLUMN_NAMES), payload)
     cells = {name: row[column].strip() for name, column in column_indices.items()}
-    return (line, cells.get("tenant") or tenant, cells["query_id"], cells["chunk_id"], cells["relevance"], payload)
+    return (line, cells.get("tenant") or tenant, *(cells.get(name) for name in COLUMN_NAMES[1:]), payload)

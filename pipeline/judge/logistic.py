@@ -62,7 +62,13 @@ class Logistic:
     intercept: float
 
     @classmethod
-    def fit(cls, features: _Floats, positive: NDArray[np.bool_], prior_variance: _Floats | None = None) -> Self:
+    def fit(
+        cls,
+        features: _Floats,
+        positive: NDArray[np.bool_],
+        prior_variance: _Floats | None = None,
+        weight: _Floats | None = None,
+    ) -> Self:
         """Fit a logistic regression on standardized features to human labels.
 
         By default the L2 penalty grows with the number of features, so that many features are not overfitted to few
@@ -74,6 +80,7 @@ class Logistic:
             positive: whether each pair is relevant, shape (n_pairs,); both values must occur.
             prior_variance: 1 ÷ L2 penalty of each standardized feature's weight, above 0, shape (n_features,); None:
                 1 ÷ n_features for each.
+            weight: number of labels that each pair counts as, above 0, shape (n_pairs,); None: 1.
         """
         from sklearn.linear_model import LogisticRegression
 
@@ -83,7 +90,7 @@ class Logistic:
             prior_variance = np.full(features.shape[1], 1 / features.shape[1])
         spread = np.where(deviation > 0, deviation, 1.0) / np.sqrt(prior_variance)
         with threadpool_limits(1):  # the number of threads would change the last bits
-            model = LogisticRegression(C=1.0, max_iter=1000).fit((features - mean) / spread, positive)
+            model = LogisticRegression(C=1.0, max_iter=1000).fit((features - mean) / spread, positive, weight)
         weights = model.coef_[0] / spread
         return cls(tuple(map(_significant, weights)), _significant(model.intercept_[0] - weights @ mean))
 
@@ -129,7 +136,9 @@ class LogisticJudge(TrainableJudge):
         weights = hashlib.sha256(str(self._model).encode()).hexdigest()[:16]
         return f"{self._name}:{self._measure.measure_id}:{weights}:{self._threshold:g}"
 
-    def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> LogisticJudge:
+    def with_training(
+        self, pairs: pa.Table, positive: NDArray[np.bool_], weight: _Floats | None = None
+    ) -> LogisticJudge:
         """Train on these labels; pairs with unknown features are ignored.
 
         Raises:
@@ -141,7 +150,8 @@ class LogisticJudge(TrainableJudge):
             raise SettingsError(
                 "judge.human_labels: all labels of a cross-validation fold are equal; label more queries"
             )
-        model = Logistic.fit(features[is_finite], positive[is_finite], self._prior_variance)
+        finite_weight = None if weight is None else weight[is_finite]
+        model = Logistic.fit(features[is_finite], positive[is_finite], self._prior_variance, finite_weight)
         return LogisticJudge(self._name, self._measure, model, self._threshold, self._prior_variance)
 
     async def judge(self, pairs: pa.Table) -> pa.Table:

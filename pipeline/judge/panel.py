@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ TIED_VOTE = "the panel is tied, and not all votes have a probability"
 NO_MEMBER_PROBABILITY = "no member of the panel gave a probability"
 """Reasons why a panel's vote is undecided, although members gave labels."""
 
+_DECIMALS = 9  # of sums of weights
 _SUMMED_COLUMNS = ("prompt_tokens", "cached_tokens", "completion_tokens", "attempts")
 _Floats = NDArray[np.float64]
 _Mask = NDArray[np.bool_]
@@ -35,13 +37,13 @@ class Vote:
     """Voting rule of a panel.
 
     Attributes:
-        rule: `majority` of labels, ties broken by the mean probability; or `mean` probability.
-        weights: weights of the members' probabilities, >= 0, not all 0; a majority counts labels unweighted.
+        rule: `majority` of labels, or `weighted` majority, ties broken by the mean probability; or `mean` probability.
+        weights: weights of the members, >= 0, not all 0; `majority` uses them for probabilities only.
         threshold: minimum mean probability of a relevant pair.
         grades: grades of relevant pairs that all graded members share; empty: the panel gives no grades.
     """
 
-    rule: Literal["majority", "mean"]
+    rule: Literal["majority", "mean", "weighted"]
     weights: tuple[float, ...]
     threshold: float
     grades: tuple[int, ...] = ()
@@ -62,9 +64,9 @@ class Vote:
         """
         labels = _stack_column(member_replies, "relevant", np.nan)
         probability = np.where(np.isnan(labels), np.nan, _stack_column(member_replies, "probability", np.nan))
-        mean = self._mean(probability)
+        mean = weighted_mean(probability, self.weights)
         is_decided, relevant = self._by_mean(mean) if self.rule == "mean" else self._by_count(labels, probability, mean)
-        reason = np.full(len(mean), TIED_VOTE if self.rule == "majority" else NO_MEMBER_PROBABILITY, dtype=object)
+        reason = np.full(len(mean), NO_MEMBER_PROBABILITY if self.rule == "mean" else TIED_VOTE, dtype=object)
         unlabelled = np.flatnonzero(np.isnan(labels).all(axis=0))
         reason[unlabelled] = _join_errors([reply["error"].take(pa.array(unlabelled)) for reply in member_replies])
         is_doubted = (
@@ -92,26 +94,33 @@ class Vote:
         is_known = is_decided & np.isfinite(grade)
         return pa.array(np.where(is_known, grade, 0).astype(np.int32), mask=~is_known)
 
-    def _mean(self, probability: _Floats) -> _Floats:
-        """Compute the weighted mean of the known probabilities; NaN if their weights sum to 0."""
-        weights = np.array(self.weights)[:, None] * ~np.isnan(probability)
-        total = weights.sum(axis=0)
-        summed = (weights * np.nan_to_num(probability)).sum(axis=0)
-        return np.asarray(np.divide(summed, total, out=np.full(len(total), np.nan), where=total > 0))
-
     def _by_mean(self, mean: _Floats) -> tuple[_Mask, _Mask]:
         """Decide by the mean probability: whether each pair is decided, and whether it is relevant."""
         return ~np.isnan(mean), mean.astype(np.float32) >= np.float32(self.threshold)
 
     def _by_count(self, labels: _Floats, probability: _Floats, mean: _Floats) -> tuple[_Mask, _Mask]:
-        """Decide by majority, ties by the mean: whether each pair is decided, and whether it is relevant."""
-        n_relevant = (labels == 1).sum(axis=0)
-        n_not_relevant = (labels == 0).sum(axis=0)
+        """Decide by (weighted) majority, ties by the mean: whether each pair is decided, and whether it is relevant."""
+        counts = np.array(self.weights if self.rule == "weighted" else (1.0,) * len(labels))[:, None]
+        # Rounded, so that 0.1 + 0.2 ties with 0.3.
+        n_relevant, n_not_relevant = ((counts * (labels == label)).sum(axis=0).round(_DECIMALS) for label in (1, 0))
         mean_decides = ~(np.isnan(probability) & ~np.isnan(labels)).any(axis=0) & ~np.isnan(mean) & (n_relevant > 0)
         _, relevant = self._by_mean(mean)
         return (n_relevant != n_not_relevant) | mean_decides, np.where(
             n_relevant == n_not_relevant, relevant, n_relevant > n_not_relevant
         )
+
+
+def weighted_mean(values: _Floats, weights: Sequence[float]) -> _Floats:
+    """Weighted mean of the known values of each pair, shape (n_pairs,); NaN if their weights sum to 0.
+
+    Args:
+        values: shape (n_members, n_pairs), NaN where unknown.
+        weights: of the members.
+    """
+    known_weights = np.array(weights)[:, None] * ~np.isnan(values)
+    total = known_weights.sum(axis=0)
+    summed = (known_weights * np.nan_to_num(values)).sum(axis=0)
+    return np.asarray(np.divide(summed, total, out=np.full(len(total), np.nan), where=total > 0))
 
 
 def _stack_column(member_replies: Sequence[pa.Table], name: str, missing: float) -> _Floats:
@@ -179,6 +188,12 @@ class Panel(Judge):
         ]
         rule = f"{self._vote.rule}+grades" if self._vote.grades else self._vote.rule
         return f"panel-1:{rule}:{self._vote.threshold:g}:[{' | '.join(weighted_ids)}]"
+
+    @staticmethod
+    def ids_of_members(judge_id: str) -> list[str]:
+        """The members' judge ids in a panel's `judge_id`, in the order of its weights; empty for another judge."""
+        match = re.fullmatch(r"panel-1:[^:]+:[^:]+:\[(.*)\]", judge_id)
+        return [weighted_id.partition("*")[2] for weighted_id in match[1].split(" | ")] if match else []
 
     @property
     def facts(self) -> dict[str, int]:

@@ -95,6 +95,11 @@ class Judge(Protocol):
         ...
 
     @property
+    def answering_ids(self) -> tuple[str, ...]:
+        """Ids of the judges that may give its verdicts: its own, unless it is a cascade."""
+        return (self.judge_id,)
+
+    @property
     def facts(self) -> Mapping[str, int]:
         """Counters for the stage's record."""
         return {}
@@ -143,12 +148,15 @@ class TrainableJudge(Judge):
     """A judge that is trained, or improved, by human labels."""
 
     @abstractmethod
-    def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> Judge:
+    def with_training(
+        self, pairs: pa.Table, positive: NDArray[np.bool_], weight: NDArray[np.float64] | None = None
+    ) -> Judge:
         """A judge trained on these labels only: earlier training is discarded.
 
         Args:
             pairs: rows of `PAIRS`.
             positive: labelled relevant by people, shape (n_pairs,).
+            weight: number of labels that each counts as, above 0, shape (n_pairs,); None: 1.
         """
 
 

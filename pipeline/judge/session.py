@@ -110,7 +110,8 @@ def judge_facts(judges: Iterable[Judge]) -> dict[str, Any]:
     counters = Counter[str]()
     for judge in distinct_judges:
         counters.update(judge.facts)
-    return {"judge_ids": sorted({judge.judge_id for judge in distinct_judges}), **counters}
+    ids = {judge_id for judge in distinct_judges for judge_id in judge.answering_ids}
+    return {"judge_ids": sorted(ids), **counters}
 
 
 def label_counts(relevant: pa.ChunkedArray) -> dict[str, int]:

@@ -14,6 +14,7 @@ from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.chunk_texts import Digest, TenantChunks, tenants
 from darklode.pipeline.judge.adaptive.pool_features import gather_evidence
 from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
+from darklode.pipeline.judge.cascade import Cascade
 from darklode.pipeline.judge.pairs import PoolPairs, pair_blocks, pool_pairs
 from darklode.pipeline.judge.panel import Panel
 from darklode.pipeline.judge.port import REPLIES, Judge, check_replies
@@ -129,14 +130,25 @@ class PoolJudge:
         return self.session.unit(name, f"{judge_id} {digest.hexdigest()}", lambda: self._write(pairs), self.judge)
 
     def _write(self, pairs: pa.Table) -> Mapping[str, int]:
-        verdicts = _verdict_rows(self.judge.judge_id, pairs, self._replies(pairs))
+        verdicts = self._verdicts(pairs)
         self.output.write("verdicts", verdicts)
         return label_counts(verdicts["relevant"])
 
-    def _replies(self, pairs: pa.Table) -> pa.Table:
-        """The judge's replies; writes those of panel members."""
-        if not isinstance(self.judge, Panel):
-            return self.session.replies(self.judge, pairs)
+    def _verdicts(self, pairs: pa.Table) -> pa.Table:
+        """Rows of `verdicts`, with the id of the judge that answered; writes those of panel members."""
+        if isinstance(self.judge, Cascade):
+            ids = self.judge.answering_ids  # may wait for a server, which must not happen in the event loop's thread
+            replies, is_small = self.session.run_coroutine(self.judge, self.judge.route(pairs))
+            check_replies(self.judge.judge_id, pairs, replies)
+            return _verdict_rows(pa.array(ids).take(pa.array((~is_small).astype(np.int8))), pairs, replies)
+        replies = (
+            self._panel_replies(pairs) if isinstance(self.judge, Panel) else self.session.replies(self.judge, pairs)
+        )
+        return _verdict_rows(self.judge.judge_id, pairs, replies)
+
+    def _panel_replies(self, pairs: pa.Table) -> pa.Table:
+        """The panel's replies; writes those of its members."""
+        assert isinstance(self.judge, Panel)
         member_replies = self.session.run_coroutine(self.judge, self.judge.each(pairs))
         panel_replies = self.judge.combine(member_replies)
         judge_ids = (*self.judge.member_ids, self.judge.judge_id)
@@ -150,7 +162,8 @@ class PoolJudge:
         return panel_replies
 
 
-def _verdict_rows(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
+def _verdict_rows(judge_id: str | pa.Array, pairs: pa.Table, replies: pa.Table) -> pa.Table:
     ids = {name: pairs[name] for name in ("tenant", "query_id", "chunk_id")}
     columns = {name: replies[name] for name in REPLIES.names}
-    return VERDICTS.rows(ids | columns | {"judge_id": pa.repeat(judge_id, pairs.num_rows)})
+    judge_ids = pa.repeat(judge_id, pairs.num_rows) if isinstance(judge_id, str) else judge_id
+    return VERDICTS.rows(ids | columns | {"judge_id": judge_ids})

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.agreement import DECIMALS, Confusion, cohens_kappa, confusion, fit_threshold
+from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.judge.logistic import Logistic, log_odds
 from darklode.pipeline.judge.port import REPLIES, Judge, JudgeWrapper
 
@@ -37,7 +38,9 @@ class Thresholded(JudgeWrapper):
         return replies.set_column(REPLIES.get_field_index("relevant"), REPLIES.field("relevant"), relevant)
 
 
-def fit_smooth_threshold(probability: NDArray[np.float32], positive: NDArray[np.bool_]) -> tuple[float, float] | None:
+def fit_smooth_threshold(
+    probability: NDArray[np.float32], positive: NDArray[np.bool_], weight: Doubles | None = None
+) -> tuple[float, float] | None:
     """The threshold with the highest expected kappa, and its kappa with the human labels.
 
     For a judge that was trained: its probabilities follow a logistic curve. The labels fit this curve (Platt 1999), and
@@ -47,6 +50,7 @@ def fit_smooth_threshold(probability: NDArray[np.float32], positive: NDArray[np.
     Args:
         probability: shape (n_pairs,), without NaN.
         positive: human labels, shape (n_pairs,).
+        weight: number of labels that each counts as, shape (n_pairs,); None: 1.
 
     Returns:
         The result of `fit_threshold` if that threshold agrees no better than chance; None if the probabilities or the
@@ -58,12 +62,14 @@ def fit_smooth_threshold(probability: NDArray[np.float32], positive: NDArray[np.
     if not len(ends) or len(np.unique(positive)) < 2:
         return None
     features = log_odds(descending)[:, None]
-    expected = np.cumsum(Logistic.fit(features, positive[order]).probability(features))
-    hits, n_predicted = expected[ends], ends + 1.0
+    sizes = np.ones(len(order)) if weight is None else weight[order]
+    curve = Logistic.fit(features, positive[order], weight=sizes).probability(features)
+    expected, total = np.cumsum(sizes * curve), np.cumsum(sizes)
+    hits, n_predicted = expected[ends], total[ends]
     missed = expected[-1] - hits
-    true_negatives = len(order) - n_predicted - missed
+    true_negatives = total[-1] - n_predicted - missed
     kappas = cohens_kappa(Confusion(hits, n_predicted - hits, missed, true_negatives))
     best = ends[int(np.nanargmax(np.round(kappas, DECIMALS)))]
     threshold = round(float(descending[best] + descending[best + 1]) / 2, DECIMALS)
-    kappa = float(cohens_kappa(confusion(probability >= np.float32(threshold), positive)))
-    return (threshold, kappa) if kappa > 0 else fit_threshold(probability, positive)
+    kappa = float(cohens_kappa(confusion(probability >= np.float32(threshold), positive, weight)))
+    return (threshold, kappa) if kappa > 0 else fit_threshold(probability, positive, weight)

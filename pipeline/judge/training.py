@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.agreement import folds, has_enough_labels
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.chunk_texts import TenantChunks
-from darklode.pipeline.judge.human_labels import relevant
+from darklode.pipeline.judge.human_labels import relevant, sampling_weights
 from darklode.pipeline.judge.pairs import distinct, pair_blocks
 from darklode.pipeline.judge.port import Judge, TrainableJudge
 from darklode.pipeline.judge.session import JudgingSession
@@ -33,7 +33,9 @@ def train_judges(tables: Tables, judge_for: Callable[[TenantChunks], Judge]) -> 
         if not isinstance(judge, TrainableJudge) or not has_enough_labels(relevant(tenant_labels)):
             return judge
         return judge.with_training(
-            pa.concat_tables(pair_blocks(tables, chunks, tenant_labels)), relevant(tenant_labels)
+            pa.concat_tables(pair_blocks(tables, chunks, tenant_labels)),
+            relevant(tenant_labels),
+            sampling_weights(tenant_labels),
         )
 
     return build
@@ -58,15 +60,21 @@ def compare_judges(
     if not isinstance(judge, TrainableJudge) or not has_enough_labels(positive):
         return judge, pa.concat_tables(session.replies(judge, pairs) for pairs in blocks)
     pairs, fold = pa.concat_tables(blocks), folds(query_numbers(labels), seed)
+    weight = sampling_weights(labels)
     training_masks = [fold != held_out_fold for held_out_fold in np.unique(fold)]
     fold_replies = [
         session.replies(
-            judge.with_training(pairs.filter(training_mask), positive[training_mask]), pairs.filter(~training_mask)
+            judge.with_training(
+                pairs.filter(training_mask),
+                positive[training_mask],
+                None if weight is None else weight[training_mask],
+            ),
+            pairs.filter(~training_mask),
         )
         for training_mask in training_masks
     ]
     fold_order = np.argsort(np.argsort(fold, kind="stable"), kind="stable")
-    return judge.with_training(pairs, positive), pa.concat_tables(fold_replies).take(fold_order)
+    return judge.with_training(pairs, positive, weight), pa.concat_tables(fold_replies).take(fold_order)
 
 
 def query_numbers(labels: pa.Table) -> NDArray[np.int64]:

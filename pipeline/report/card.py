@@ -14,6 +14,7 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.grades import GRADES_NOTE, label_grades
 from darklode.pipeline.report.label_sets import LABEL_SETS_NOTE, label_sets
 from darklode.pipeline.report.mined_caveats import CLICK_LABELS, ranked_mined_caveats
+from darklode.pipeline.report.probes import PROBE_NOTE, judge_probe
 from darklode.pipeline.validate.gate import release, release_outcome
 from darklode.pipeline.validate.stage import is_stale
 from darklode.schemas.settings import Settings
@@ -51,6 +52,7 @@ Pairs were judged in order of predicted relevance until `recall` of the positive
 `missed_share` is the estimated share of the pool's positives that were not judged, over all queries, with a 95 %
 interval from randomly drawn pairs. `query_missed_share` is the mean of this share per query; no recall is guaranteed
 for it. Pairs that were not judged are in `unjudged`; they are neither positives nor negatives."""
+
 CALIBRATION_NOTE = """\
 The judge's labels compared with human labels at `threshold`. `ece` is the expected calibration error over the bins
 below. `fitted_kappa` was fitted on these labels and is optimistic; `cross_validated_kappa` estimates the value for new
@@ -178,6 +180,7 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Judges of the panel", statistics.members(tables), "Verdicts of each member; the table above has the vote."
     yield "Pairwise agreement within the panel", pairwise_kappa(tables), AGREEMENT_NOTE
     yield "Agreement of the panel", panel_alpha(tables), "Krippendorff's alpha, over pairs with at least two labels."
+    yield "Probes of the judge", judge_probe(tables), PROBE_NOTE
     yield "Judge against human labels", statistics.calibration(tables), CALIBRATION_NOTE
     yield "Reliability of the judge's probabilities", statistics.reliability(tables), RELIABILITY_NOTE
     yield "Candidates per query", statistics.pool_sizes(tables), ""

@@ -14,6 +14,8 @@ MAX_MEASURES = 6
 
 DIGITS = 4
 
+CORRECTED_TITLE = "Corrected by people's labels (95 % intervals)"
+
 
 def summary_tables(tables: Tables) -> dict[str, pa.Table]:
     """Tables by title: scores of each system per part, and paired differences by the first measure.
@@ -28,7 +30,29 @@ def summary_tables(tables: Tables) -> dict[str, pa.Table]:
         if part_rows:
             title = f"Differences in {part_rows[0]['measure']} (95 % intervals, two-sided Holm-corrected p)"
             tables_by_title[title] = pa.Table.from_pylist(list(_differences(part_rows)))
-    return tables_by_title
+    corrected = corrected_figures(tables, "corrected_evaluation")
+    return tables_by_title | ({CORRECTED_TITLE: corrected} if corrected.num_rows else {})
+
+
+def corrected_figures(tables: Tables, name: str) -> pa.Table:
+    """Figures by the judge's labels alone and corrected by people's labels; no rows without people's labels.
+
+    Args:
+        tables: may contain the table `name`.
+        name: `corrected_evaluation` or `corrected_audit`.
+    """
+    rows = tables.read(name).to_pylist() if name in tables else []
+    corrected_rows = [
+        {
+            "figure": row["measure"],
+            "system": row["system"] if row["other"] is None else f"{row['system']} − {row['other']}",
+            "judge only": None if row["judge_only"] is None else round(row["judge_only"], DIGITS),
+            "corrected": "unknown" if row["value"] is None else f"{row['value']:.{DIGITS}f}",
+            "interval": _format_interval(row, "" if row["other"] is None else "+"),
+        }
+        for row in rows
+    ]
+    return pa.Table.from_pylist(corrected_rows)
 
 
 def log_summary_tables(tables: Tables) -> dict[str, pa.Table]:

@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.majority_labels import MAJORITY_LABELS_SQL
 from darklode.pipeline.report.statistic import Statistic
-from darklode.pipeline.validate.labels import MAJORITY_LABELS_SQL
 
 MIN_REVIEWED = 10
 """Reviewed positives of the sample of a label set from which on their share of relevant ones is its precision."""

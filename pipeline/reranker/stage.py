@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.reranker.lists import CandidateLists
     from darklode.pipeline.reranker.model import InitialReranker, TrainableReranker
     from darklode.pipeline.reranker.pairs import SoftPairs
-    from darklode.pipeline.reranker.training import RerankerEval
+    from darklode.pipeline.reranker.training import RerankerEval, ScoredValidation
     from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.fit.trial import TrainingHistory
 
@@ -108,15 +108,34 @@ def train_rerankers(
         trial_unit = f"{number}: {rate}", key_of(inputs_key, rate)
         with output.unit(*trial_unit) as unit:
             if not unit.done:
-                history = _run_trial(output, task, settings, initial, number, output.state(*trial_unit))
+                history = run_trial(
+                    output, task.pairs, task.validation, settings, initial, number, output.state(*trial_unit)
+                )
                 _write(output, task, number, rate, history, initial)
     n_trials = output.rows(RERANKER_TRIALS.name)
     output.count(FunnelStep(RERANKER_STAGE.name, "pairs", len(task.pairs), "rerankers", n_trials))
 
 
-def _run_trial(
-    output: Output, task: RerankerTask, settings: RerankerSettings, initial: InitialReranker, number: int, state: State
+def run_trial(  # noqa: PLR0913, PLR0917 (data, settings and progress)
+    output: Output,
+    pairs: SoftPairs,
+    validation: ScoredValidation,
+    settings: RerankerSettings,
+    initial: InitialReranker,
+    number: int,
+    state: State,
 ) -> TrainingHistory[RerankerEval]:
+    """Train with one of the learning rates, from the last checkpoint if there is one.
+
+    Args:
+        output: receives progress.
+        pairs: training pairs.
+        validation: held-out pairs, which select the weights.
+        settings: number of steps, batch size and learning rates.
+        initial: the model that training starts from.
+        number: number of the learning rate.
+        state: checkpoints.
+    """
     from darklode.pipeline.reranker.training import train_reranker
     from darklode.pipeline.train.fit.determinism import deterministic
 
@@ -128,8 +147,8 @@ def _run_trial(
 
     with deterministic(initial.seed):
         return train_reranker(
-            task.pairs,
-            task.validation,
+            pairs,
+            validation,
             initial.open(),
             settings,
             rate,
@@ -190,7 +209,8 @@ def train_control(  # noqa: PLR0913 (what the trials receive, and the switch)
     unit_key = "control", key_of(*(tables.content(name) for name in READS), initial.identity, rate.learning_rates)
     with output.unit(*unit_key) as unit:
         if not unit.done:
-            history = _run_trial(output, shuffled, rate, initial, 0, output.state(*unit_key))
+            state = output.state(*unit_key)
+            history = run_trial(output, shuffled.pairs, shuffled.validation, rate, initial, 0, state)
             output.write(CONTROL_WEIGHTS.name, as_rows(0, history.best_weights))
 
 

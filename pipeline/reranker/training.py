@@ -1,16 +1,15 @@
-"""Training of a cross-encoder with sentence-transformers' `CrossEncoderTrainer`, evaluated on candidate lists."""
+"""Training of a cross-encoder with sentence-transformers' `CrossEncoderTrainer`, evaluated on held-out pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from darklode.pipeline.reranker.lists import CandidateLists
 from darklode.pipeline.reranker.model import TrainableReranker
 from darklode.pipeline.reranker.pairs import SoftPairs
 from darklode.pipeline.towers.checkpoint import Checkpoints, CheckpointStore, NoCheckpoints
@@ -30,13 +29,29 @@ from darklode.pipeline.train.types import OnStep
 from darklode.schemas.reranker import RerankerSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.base.types import Ints
+    from darklode.pipeline.base.types import Doubles, Ints
 
 N_EVALUATIONS = 5
 """Evaluations per trial, besides the one before the first step."""
 
 PATIENCE = 3
 """Evaluations without a new best one after which a trial ends."""
+
+
+class ScoredValidation(Protocol):
+    """Held-out pairs, and how good a model's scores of them are: `CandidateLists`, or a teacher's labels."""
+
+    def pairs(self) -> tuple[list[str], list[str]]:
+        """Query and text of each pair."""
+        ...
+
+    def best_weight(self, scores: Doubles) -> tuple[float, float]:
+        """The best weight of these scores, beside the candidates' own (1 without any), and the quality with it.
+
+        Args:
+            scores: of the pairs, shape (n_pairs,).
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,13 +65,13 @@ class RerankerEval:
 
     @property
     def quality(self) -> float:
-        """nDCG@10 on the validation queries; a head that was never trained is worse than any, also than one with 0."""
+        """The validation's result, 0 to 1; a head that was never trained is worse than any, also than one with 0."""
         return -1.0 if self.validation is None else self.validation
 
 
 def train_reranker(  # noqa: PLR0913, PLR0917 (model, data, settings and callbacks)
     pairs: SoftPairs,
-    validation: CandidateLists,
+    validation: ScoredValidation,
     reranker: TrainableReranker,
     settings: RerankerSettings,
     rate: float,
@@ -70,7 +85,7 @@ def train_reranker(  # noqa: PLR0913, PLR0917 (model, data, settings and callbac
 
     Args:
         pairs: training pairs with soft targets and weights.
-        validation: candidate lists of held-out queries.
+        validation: held-out pairs.
         reranker: trained in place.
         settings: number of steps and batch size.
         rate: peak learning rate.
@@ -121,7 +136,7 @@ class RerankerTrial(Trial[RerankerEval]):
 
     def __init__(
         self,
-        validation: CandidateLists,
+        validation: ScoredValidation,
         steps: int,
         reranker: TrainableReranker,
         callbacks: Sequence[TrialCallback],

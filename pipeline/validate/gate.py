@@ -9,25 +9,38 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.errors import NotPublishable
+from darklode.pipeline.judge.probe.rates import MIN_PROBES
+from darklode.schemas.probe_tables import JUDGE_PROBE
 from darklode.schemas.review_tables import RELEASE
 from darklode.schemas.settings import ValidationSettings
 
-GATE_STAGE = Stage("gate", 1, ("validation",), (RELEASE.name,))
+GATE_STAGE = Stage("gate", 2, ("validation",), (RELEASE.name,))
 
-FIGURE_LIMITS = {"kappa": "min_kappa", "null_rate": "max_null_rate", "recall": "min_recall"}
+FIGURE_LIMITS = {
+    "kappa": "min_kappa",
+    "null_rate": "max_null_rate",
+    "recall": "min_recall",
+    "probe_rate": "max_probe_rate",
+}
 """Figures with a limit, and the settings of the limits."""
+
+VALIDATION_SQL = "SELECT kappa, null_rate, recall FROM validation WHERE tenant IS NULL AND retriever IS NULL"
+
+PROBE_SQL = f"SELECT max(rate) AS probe_rate FROM judge_probe WHERE pairs >= {MIN_PROBES}"
 
 
 def gate(tables: Tables, output: Output, settings: ValidationSettings) -> None:
     """Write whether the judge meets the limits over all tenants; an unknown figure fails its limit.
 
     Args:
-        tables: must contain `validation`.
+        tables: must contain `validation`, and `judge_probe` if the judge was probed.
         output: receives `release`, one row per figure.
-        settings: min_kappa, max_null_rate, min_recall.
+        settings: min_kappa, max_null_rate, min_recall, max_probe_rate.
     """
-    rows = tables.sql("SELECT kappa, null_rate, recall FROM validation WHERE tenant IS NULL AND retriever IS NULL")
-    figures: Mapping[str, float | None] = (rows.to_pylist() or [dict.fromkeys(FIGURE_LIMITS)])[0]
+    figures: dict[str, float | None] = dict.fromkeys(FIGURE_LIMITS)
+    for table, sql in (("validation", VALIDATION_SQL), (JUDGE_PROBE.name, PROBE_SQL)):
+        if table in tables:
+            figures |= next(iter(tables.sql(sql).to_pylist()), {})
     gate_rows = []
     for figure, setting in FIGURE_LIMITS.items():
         value, limit = figures[figure], getattr(settings, setting)
@@ -76,5 +89,7 @@ def format_failure(row: Mapping[str, Any]) -> str:
     value_text = "unknown (too few labels)" if row["value"] is None else f"{row['value']:.3f}"
     if row["value"] is None and row["figure"] == "null_rate":
         value_text = "unknown (no verdicts)"
+    if row["value"] is None and row["figure"] == "probe_rate":
+        value_text = f"unknown (fewer than {MIN_PROBES} probes: run `darklode judge probe`)"
     bound = "at most" if setting.startswith("max") else "at least"
     return f"{row['figure']} is {value_text}, but validation.{setting} requires {bound} {row['asked']:g}"

@@ -14,24 +14,13 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Store, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.majority_labels import MAJORITY_LABELS_SQL, WEIGHTED_LABELS_SQL
 from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER, AnswerJournal, current_answers
 from darklode.schemas.review_tables import REVIEWS
 
 _Floats = NDArray[np.float64]
 _Counts = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
-
-# The grade of a relevant pair is the (lower) median of the relevant grades.
-MAJORITY_LABELS_SQL = """
-    SELECT tenant, query_id, chunk_id, yes, no, shown,
-           CASE WHEN yes > no THEN grade WHEN no > yes THEN 0 END AS relevance
-    FROM (
-        SELECT tenant, query_id, chunk_id, bool_or(judge_shown) AS shown, count(*) FILTER (relevance > 0) AS yes,
-               count(*) FILTER (relevance = 0) AS no,
-               quantile_disc(relevance, 0.5) FILTER (relevance > 0) AS grade
-        FROM reviews GROUP BY tenant, query_id, chunk_id
-    )
-"""
 
 REVIEWED_PAIRS_SQL = f"""
     SELECT l.tenant, l.relevance, l.shown, l.yes + l.no AS votes, s.position AS stratum, p.retrievers,
@@ -128,13 +117,12 @@ def _membership(lists: pa.ChunkedArray, names: list[str]) -> _Flags:
 def labels_csv(tables: Tables) -> str:
     """Format human labels as CSV for `judge.human_labels`; without ties and skipped pairs.
 
+    The weight of a label is the number of pairs of its stratum ÷ labels of the stratum; empty outside the sample.
+
     Args:
-        tables: must contain `reviews`.
+        tables: must contain `reviews` and `review_sample`.
     """
-    rows = tables.sql(
-        f"SELECT tenant, query_id, chunk_id, relevance FROM ({MAJORITY_LABELS_SQL}) WHERE relevance IS NOT NULL "
-        "ORDER BY tenant, query_id, chunk_id"
-    )
+    rows = tables.sql(f"SELECT * EXCLUDE (stratum) FROM ({WEIGHTED_LABELS_SQL}) ORDER BY tenant, query_id, chunk_id")
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(rows.column_names)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,8 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.database import pieces
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.validate import strata
-from darklode.pipeline.validate.strata import Cells, Stratum, stratify
+from darklode.pipeline.validate.purposes import Purpose, covers_all_queries, level_sql
+from darklode.pipeline.validate.strata import Cells, Stratum, stratify, stratify_by_level
 from darklode.schemas.review_tables import REVIEW_SAMPLE, REVIEW_STRATA
 from darklode.schemas.settings import ReviewSettings
 
@@ -18,35 +21,53 @@ REVIEW_SAMPLE_STAGE = Stage("review_sample", 1, ("pool", "verdicts"), ("review_s
 """With adaptive judging it also reads `unjudged`."""
 
 
-def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, seed: int) -> None:
+def review_sample(
+    tables: Tables,
+    output: Output,
+    settings: ReviewSettings,
+    *,
+    seed: int,
+    purpose: Purpose = "validate",
+    threshold: float = 0.5,
+) -> None:
     """Sample queries of each tenant, then pairs of these queries, stratified (`strata.stratify`).
+
+    For a purpose other than `validate`, pairs of all queries are sampled by their priority (`purposes`).
 
     A sampled pair represents `pairs` ÷ `sampled` pairs of its stratum in the whole run. Pairs are reviewed query by
     query in random order, so the order reveals nothing, and an unfinished review is still a random sample of queries.
     Sampling depends on the seed and ids only.
 
     Args:
-        tables: must contain `pool` and `verdicts`; with adaptive judging also `unjudged`.
+        tables: must contain `pool` and `verdicts`; with adaptive judging also `unjudged`; and `purposes.TABLES_READ`.
         output: receives `review_sample` and `review_strata`.
         settings: settings of the review: share of queries, number of pairs, share of pairs that all reviewers label.
         seed: random seed of the sample.
+        purpose: what the labels are for.
+        threshold: the judge's threshold, for the purpose `calibrate`.
 
     Sources: DevRev-Search, 3.3 (10 % of the queries validated by people); Ohlsson, 1998 (permanent random numbers).
     """
+    pairs_of = partial(_pairs, tables, purpose, threshold)
+    query_share = 1.0 if covers_all_queries(purpose) else settings.query_share
     with tables.connect() as connection:
-        connection.execute(SAMPLED_QUERIES_SQL, {"seed": str(seed), "share": settings.query_share})
-        connection.execute(PAIR_COUNTS_SQL.format(pairs=_pairs(tables, "pool")))
+        connection.execute(SAMPLED_QUERIES_SQL, {"seed": str(seed), "share": query_share})
+        connection.execute(PAIR_COUNTS_SQL.format(pairs=pairs_of("pool")))
         cell_rows = connection.sql(CELLS_SQL).to_arrow_table()
         if cell_rows.num_rows:
             tenants = cell_rows["tenant"].combine_chunks().dictionary_encode()
             cells = _cells(cell_rows, tenants)
             n_candidates = int(cells.candidates.sum())
-            planned_strata = stratify(cells, settings.max_pairs or n_candidates)
+            n_pairs = settings.max_pairs or n_candidates
+            level = cell_rows["level"].to_numpy().astype(np.int64)
+            planned_strata = (
+                stratify(cells, n_pairs) if purpose == "validate" else stratify_by_level(cells, level, n_pairs)
+            )
             _plan(connection, cell_rows, cells, planned_strata, tenants.dictionary.to_pylist())
             _write(
                 connection,
                 output,
-                _pairs(tables, "(FROM pool SEMI JOIN sampled_queries USING (tenant, query_id))"),
+                pairs_of("(FROM pool SEMI JOIN sampled_queries USING (tenant, query_id))"),
                 seed,
                 settings,
             )
@@ -59,18 +80,23 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
             output.facts["queries"] = int(query_counts[0][0])
 
 
-def _pairs(tables: Tables, pool: str) -> str:
+def _pairs(tables: Tables, purpose: Purpose, threshold: float, pool: str) -> str:
     """Build the SQL of the pool's pairs, or a part of them, with the columns that define strata."""
-    if "unjudged" not in tables:
-        return PAIRS_SQL.format(pool=pool, probability="v.probability", unjudged="")
-    join = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
-    return PAIRS_SQL.format(pool=pool, probability="coalesce(v.probability, u.probability)", unjudged=join)
+    probability, join = "v.probability", ""
+    if "unjudged" in tables:
+        probability = "coalesce(v.probability, u.probability)"
+        join = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
+    level, level_join = level_sql(purpose, probability, threshold)
+    return PAIRS_SQL.format(pool=pool, probability=probability, level=level, joins=f"{join} {level_join}")
 
 
 def _cells(cell_rows: pa.Table, tenants: pa.DictionaryArray) -> Cells:
     """Convert rows of the query `CELLS_SQL` to arrays."""
-    numbers = {name: cell_rows[name].to_numpy().astype(np.int64) for name in cell_rows.column_names if name != "tenant"}
+    numbers = {name: cell_rows[name].to_numpy().astype(np.int64) for name in CELL_COLUMNS}
     return Cells(tenant=tenants.indices.to_numpy().astype(np.int64), **numbers)
+
+
+CELL_COLUMNS = ("verdict", "found_by", "permille", "pairs", "candidates")
 
 
 def _plan(
@@ -132,22 +158,22 @@ PAIRS_SQL = """
            CASE WHEN v.judge_id IS NULL THEN 3 WHEN v.relevant IS NULL THEN 2 WHEN v.relevant THEN 0 ELSE 1 END
                AS verdict,
            CAST(len(p.retrievers) > 1 AS INTEGER) AS found_by,
-           coalesce(CAST(round(1000 * {probability}) AS INTEGER), -1) AS permille
-    FROM {pool} p LEFT JOIN verdicts v USING (tenant, query_id, chunk_id) {unjudged}
+           coalesce(CAST(round(1000 * {probability}) AS INTEGER), -1) AS permille, {level} AS level
+    FROM {pool} p LEFT JOIN verdicts v USING (tenant, query_id, chunk_id) {joins}
 """
 
 PAIR_COUNTS_SQL = """
     CREATE TEMP TABLE pair_counts AS
-    SELECT tenant, verdict, found_by, permille, retrievers, count(*) AS pairs,
+    SELECT tenant, verdict, found_by, permille, level, retrievers, count(*) AS pairs,
            count(*) FILTER (c.query_id IS NOT NULL) AS candidates
     FROM ({pairs}) LEFT JOIN sampled_queries c USING (tenant, query_id)
-    GROUP BY tenant, verdict, found_by, permille, retrievers
+    GROUP BY tenant, verdict, found_by, permille, level, retrievers
 """
 
 CELLS_SQL = """
-    SELECT tenant, verdict, found_by, permille, CAST(sum(pairs) AS BIGINT) AS pairs,
+    SELECT tenant, verdict, found_by, permille, level, CAST(sum(pairs) AS BIGINT) AS pairs,
            CAST(sum(candidates) AS BIGINT) AS candidates
-    FROM pair_counts GROUP BY tenant, verdict, found_by, permille ORDER BY tenant, verdict, found_by, permille
+    FROM pair_counts GROUP BY ALL ORDER BY tenant, verdict, found_by, permille, level
 """
 
 STRATUM_PLANS_SQL = """
@@ -167,7 +193,7 @@ DRAWN_PAIRS_SQL = f"""
         SELECT tenant, query_id, chunk_id, number,
                CASE found_by WHEN 0 THEN retrievers[1] ELSE CAST(len(retrievers) AS VARCHAR) END AS finder_group,
                {RANDOM_NUMBER_SQL.format(purpose="pair", columns="tenant, query_id, chunk_id")} AS draw
-        FROM ({{pairs}}) JOIN cells USING (tenant, verdict, found_by, permille)
+        FROM ({{pairs}}) JOIN cells USING (tenant, verdict, found_by, permille, level)
     ), placed_pairs AS (
         SELECT *, (row_number() OVER group_order - {RANDOM_START_SQL} / 18446744073709551616.0)
                   / count(*) OVER (PARTITION BY number, finder_group) AS place
@@ -198,7 +224,7 @@ SAMPLE_ROWS_SQL = f"""
 STRATA_ROWS_SQL = """
     WITH numbered_cells AS (
         SELECT tenant, retrievers, number, pair_counts.pairs, verdict
-        FROM pair_counts JOIN cells USING (tenant, verdict, found_by, permille)
+        FROM pair_counts JOIN cells USING (tenant, verdict, found_by, permille, level)
     ), retriever_pairs AS (
         SELECT number, tenant, verdict, NULL AS retriever, pairs FROM numbered_cells UNION ALL
         SELECT number, tenant, verdict, unnest(retrievers), pairs FROM numbered_cells

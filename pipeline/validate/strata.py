@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,6 +124,41 @@ def stratify(cells: Cells, pairs: int) -> list[Stratum]:
     return strata
 
 
+def stratify_by_level(cells: Cells, level: _Counts, pairs: int) -> list[Stratum]:
+    """Form strata of equal verdict and level, and allocate the sample in proportion to size × priority (Neyman, 1934).
+
+    Tenants get pairs as by `stratify`. A verdict gets at least `MIN_PER_STRATUM` pairs, so that each can be estimated.
+
+    Args:
+        cells: all cells of the run.
+        level: class of priority of each cell, from 0 (highest); each has 1/√2 of the priority of the one above; shape
+            (n_cells,).
+        pairs: size of the sample.
+    """
+    strata: list[Stratum] = []
+    mass = cells.pairs * 0.5 ** (level / 2)
+    for tenant, rows, budget in _tenants(cells, pairs):
+        of_verdict = cells.verdict[rows]
+        shape = {"minlength": len(VERDICTS)}
+        capacity = np.bincount(of_verdict, cells.candidates[rows], **shape).astype(np.int64)
+        smallest = allocate(budget, (capacity > 0).astype(np.float64), np.minimum(capacity, MIN_PER_STRATUM))
+        shares = np.asarray(np.bincount(of_verdict, mass[rows], **shape), np.float64)
+        remaining = np.asarray(capacity - smallest, np.int64)
+        budgets = np.add(smallest, allocate(budget - int(smallest.sum()), shares, remaining))
+        for verdict in np.unique(of_verdict):
+            verdict_rows = rows[of_verdict == verdict]
+            levels = [
+                ({int(value)}, verdict_rows[level[verdict_rows] == value]) for value in np.unique(level[verdict_rows])
+            ]
+            strata += [
+                Stratum(tenant, int(verdict), stratum_rows, n_sampled)
+                for stratum_rows, n_sampled in _allot(
+                    cells, levels, int(budgets[verdict]), lambda part: mass[part].sum()
+                )
+            ]
+    return strata
+
+
 def _tenants(cells: Cells, pairs: int) -> list[tuple[int | None, _Counts, int]]:
     """Allocate the sample to tenants: each tenant, and small tenants together (None), with their cells and sample
     sizes.
@@ -156,10 +192,16 @@ def _bands(cells: Cells, rows: _Counts, budget: int) -> list[tuple[_Counts, int]
     band = _band(cells, rows, int(np.clip(budget // (2 * len(FINDER_COUNTS) * MIN_PER_STRATUM), 1, MAX_BANDS)))
     key = band * len(FINDER_COUNTS) + cells.found_by[rows]
     strata = [(set(band[key == band_key]), rows[key == band_key]) for band_key in np.unique(key)]
+    return _allot(cells, strata, budget, lambda stratum_rows: np.sqrt(cells.pairs[stratum_rows].sum()))
+
+
+def _allot(
+    cells: Cells, strata: list[tuple[set[int], _Counts]], budget: int, share: Callable[[_Counts], float]
+) -> list[tuple[_Counts, int]]:
+    """Allocate pairs to strata by their shares; strata with less than `MIN_PER_STRATUM` are merged."""
     while True:
-        size = np.array([cells.pairs[stratum_rows].sum() for _, stratum_rows in strata])
         capacity = np.array([cells.candidates[stratum_rows].sum() for _, stratum_rows in strata])
-        allotted = allocate(budget, np.sqrt(size), capacity)
+        allotted = allocate(budget, np.array([share(stratum_rows) for _, stratum_rows in strata]), capacity)
         smallest = int(allotted.argmin())
         if allotted[smallest] >= MIN_PER_STRATUM or len(strata) == 1:
             return [

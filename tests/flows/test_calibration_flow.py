@@ -130,6 +130,7 @@ def test_a_panel_of_two_servers_and_a_formula(
 ) -> None:
     out = tmp_path / "run"
     one = [f"judge.{name}={value}" for name, value in llm(servers[0], "first").items()]
+    one.append("judge.probe_pairs=0")  # probes are drawn by label, so another vote asks for others
     others = [llm(servers[1], "second"), {"kind": "embedded"}]
     settings = chosen(*one, f"judge.panel={json.dumps(others)}")
     build(out, source, settings)

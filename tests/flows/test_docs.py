@@ -15,6 +15,7 @@ from darklode.flows.jobs import (
     build_benchmark,
     build_index,
     compare_adapters,
+    distil_judge,
     evaluate_systems,
     generate_queries,
     mine_logs,
@@ -37,6 +38,7 @@ from helpers.runs import REPOSITORY
 BASE: Any = SimpleNamespace(sources=(), start=None, encoder=None)  # the steps name it, and ask it for nothing else
 PAIR: Any = SimpleNamespace()  # likewise
 MODEL: Any = SimpleNamespace()
+NO_TABLES: Any = SimpleNamespace()
 RERANKER = RerankerInputs(runs=[], base="", encoder="", candidates=5)
 SOURCE: Any = SimpleNamespace()
 FUNNEL = Step(FUNNEL_STAGE, call(funnel, ()))
@@ -164,6 +166,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
         train_both_towers.steps(BASE, settings),
         train_towers.steps(BASE, PAIR, [], settings),
         train_reranker.steps(BASE, MODEL, RERANKER, settings),
+        distil_judge.steps(Run("."), NO_TABLES, "", MODEL, settings),
         run_laws.steps([BASE], settings),
         plan_laws.steps(PlanInputs("default"), PlanRequest(), None, [], settings, 0),
         generate_queries.steps(SOURCE, InverseClozeWriter(), settings),

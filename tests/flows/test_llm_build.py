@@ -36,6 +36,7 @@ def judged(out: Path, server: FakeChat, cache: Path, *more: str) -> list[str]:
         "judge.api_key_env": "JUDGE_KEY",
         "judge.max_concurrency": IN_FLIGHT,
         "judge.timeout": 2,
+        "judge.probe_pairs": 0,
         "pool.retrievers": "[bm25, ppmi]",
         "pool.depth": 4,
         "cache.root": cache,

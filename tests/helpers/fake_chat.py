@@ -88,6 +88,7 @@ class FakeChat:
             it `refuses` it answers with `refusal_status`. Without either it answers a judge's prompt with the label.
         card: more of what /v1/models says of the model, which it answers with `models_status`.
         answers_as: the model in whose name replies are; empty: the one that was asked.
+        decides: the label of a pair whose whole request is given; None, or a label that was not asked for: by a hash.
         says: makes the reply's text from the label, for models that say more than they are asked.
         alters: makes what is sent of a pair's completion, as an object or as text.
         unique_ids: whether each completion has an id of its own, as those of real servers.
@@ -107,6 +108,7 @@ class FakeChat:
     models_status: int = 200
     answers_as: str = ""
     script: Script | None = None
+    decides: Callable[[dict[str, Any]], str | None] | None = None
     says: Callable[[str], str] | None = None
     alters: Callable[[str, dict[str, Any]], dict[str, Any] | str] | None = None
     latency: float = 0.0
@@ -290,8 +292,12 @@ class FakeChat:
         labels = tuple(choice or (schema and schema["properties"]["label"]["enum"]) or self.labels)
         if wrong or not (choice or schema or judging):
             return PROSE, [_token(word, {word: 1.0}) for word in PROSE.split(" ")]
-        label = label_of(pair, labels)
-        chosen = _token(label, probabilities(pair, labels))
+        label, shares = label_of(pair, labels), probabilities(pair, labels)
+        decided = self.decides(body) if self.decides else None
+        if decided in labels:
+            label = decided
+            shares = {other: 0.95 if other == decided else 0.05 / (len(labels) - 1) for other in labels}
+        chosen = _token(label, shares)
         if self.says and not choice:
             return self.says(label), [chosen]
         if not schema:

@@ -25,7 +25,9 @@ def write_source(folder: Path) -> Path:
 
 
 def judge_settings(server: FakeChat, *more: str) -> list[str]:
+    """An LLM judge without probes, so that tests can count its calls; `more` may ask for probes."""
     judge = {"kind": "llm", "model": "judge", "base_url": server.url, "api_key_env": "JUDGE_KEY", "retry_timeout": 5}
+    judge |= {"probe_pairs": 0}
     return [*(f"judge.{name}={value}" for name, value in judge.items()), *more]
 
 

@@ -20,6 +20,7 @@ FITTED = {"threshold": "fitted", "human_labels": "labels.csv"}
         ({"panel": [LLM | {"threshold": "fitted"}]}, "set a number for the members of the panel"),
         ({"threshold": "fitted"}, "threshold fitted needs judge.human_labels"),
         (FITTED | {"panel": [LLM]}, "threshold fitted needs judge.vote=mean"),
+        (FITTED | {"panel": [LLM], "vote": "weighted"}, "threshold fitted needs judge.vote=mean"),
         (LLM | {"spending_limit": 1}, "spending_limit needs prompt_price_per_million"),
         (LLM | {"token_limit": 9, "extra_body": {"max_tokens": None}}, "need a maximum reply length"),
         (LLM | {"token_limit": 9, "extra_body": {"max_tokens": "many"}}, "need a maximum reply length"),

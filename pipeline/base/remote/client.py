@@ -21,6 +21,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import orjson
+
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.base.remote.budget import NO_USAGE, Budget, Counters, SpendingLedger, Usage, tokens_used
 from darklode.pipeline.base.remote.call_errors import (
@@ -141,13 +143,7 @@ class Client:
                 raise response_error(response, self._key, self.endpoint.api_key_env, self.endpoint.section)
         except DarklodeError as error:
             raise type(error)(f"{self.endpoint.model} at {replica.where} {error}") from None
-        try:
-            reply = json.loads(response.content)
-        except (json.JSONDecodeError, UnicodeDecodeError):
-            start = response.content[:40].decode("utf-8", "replace")
-            raise BadReply(f"is not JSON (it starts with {start!r})", healthy=False) from None
-        except (RecursionError, ValueError) as error:
-            raise UnparsableReply(f"is JSON that cannot be parsed ({type(error).__name__})") from None
+        reply = _parse(response.content)
         if not isinstance(reply, dict):
             raise BadReply("is not a JSON object", healthy=False)
         return reply
@@ -157,6 +153,26 @@ class Client:
             await asyncio.sleep(LEDGER_SECONDS)
             with suppress(ArtifactError, OSError):  # transient; the update at the end of the session reports it
                 await asyncio.to_thread(self.budget.sync_ledger)
+
+
+def _parse(content: bytes) -> Any:
+    """Parse JSON; the slower standard parser decides about replies that orjson rejects, such as NaN and lone
+    surrogates.
+
+    Raises:
+        BadReply: it is not JSON.
+    """
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(content)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        start = content[:40].decode("utf-8", "replace")
+        raise BadReply(f"is not JSON (it starts with {start!r})", healthy=False) from None
+    except (RecursionError, ValueError) as error:
+        raise UnparsableReply(f"is JSON that cannot be parsed ({type(error).__name__})") from None
 
 
 class Session:
@@ -353,8 +369,7 @@ class _JobQueue(Generic[Job, Result]):
                 except BaseException:
                     self._replicas.leave(slot, None, answered=False)
                     raise
-                self._n_running += 1
-                task = asyncio.create_task(self._execute(job, Lane(self._session, slot)))
+                task = asyncio.create_task(self._work_off(job, slot))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         except (StopIteration, Stopped):
@@ -378,7 +393,30 @@ class _JobQueue(Generic[Job, Result]):
                 return job
         return next(job for group in self._groups_by_replica.values() for job in group)
 
+    async def _work_off(self, job: Job, slot: Slot) -> None:
+        """Execute a job, and further ones as long as there are jobs and free slots: a task per job costs more time."""
+        next_: tuple[Job, Slot] | None = job, slot
+        while next_:
+            job, slot = next_
+            await self._execute(job, Lane(self._session, slot))
+            next_ = await self._next()
+
+    async def _next(self) -> tuple[Job, Slot] | None:
+        """A job and a slot for it, if both are available now."""
+        if self._replicas.is_stopped or self._capacity.locked() or not (slot := self._replicas.try_enter()):
+            return None
+        try:
+            job = self._next_job(slot.replica)
+        except BaseException as error:
+            self._replicas.leave(slot, None, answered=False)
+            if isinstance(error, StopIteration):
+                return None
+            raise
+        await self._capacity.acquire()  # does not wait
+        return job, slot
+
     async def _execute(self, job: Job, lane: Lane) -> None:
+        self._n_running += 1
         result: Result | _End | None = None
         try:
             result = await self._work(job, lane)

@@ -118,6 +118,7 @@ class Replicas:
         self.all, self._retry_timeout, self._section = all_, retry_timeout, section
         self._counters, self._say = counters, say
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_waking = False
         self._stop = asyncio.Event()
 
     @property
@@ -151,17 +152,21 @@ class Replicas:
             Stopped: the run has failed meanwhile.
         """
         while not self.is_stopped:
-            available = (
-                [preferred] if preferred and preferred.room else [replica for replica in self.all if replica.room]
-            )
-            if available:
-                chosen = available[0] if len(available) == 1 else min(available, key=_load_of)
-                self._counters.in_flight += 1
-                self._counters.limit = sum(replica.concurrency.limit for replica in self.all)
-                return Slot(chosen, chosen.concurrency.enter())
+            if slot := self.try_enter(preferred):
+                return slot
             self._check()
             await self._change()
         raise Stopped
+
+    def try_enter(self, preferred: Replica | None = None) -> Slot | None:
+        """Take a slot as `enter` does; None if there is none."""
+        available = [preferred] if preferred and preferred.room else [replica for replica in self.all if replica.room]
+        if not available:
+            return None
+        chosen = available[0] if len(available) == 1 else min(available, key=_load_of)
+        self._counters.in_flight += 1
+        self._counters.limit = sum(replica.concurrency.limit for replica in self.all)
+        return Slot(chosen, chosen.concurrency.enter())
 
     def leave(self, slot: Slot, failure: TransientError | None, *, answered: bool) -> None:
         """Release a slot, and update the server's health and concurrency limit with the outcome.
@@ -182,10 +187,16 @@ class Replicas:
                 f"{replica.seconds_down:.0f} s; the {self._section} gives up in {max(self._seconds_left(), 0):.0f} s"
             )
             self._say(self._counters.paused)
-        if self._waiting:
-            self._wake(sum(other_replica.room for other_replica in self.all))
+        if self._waiting and not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._wake_for_room)
         if failure:
             self._check()
+
+    def _wake_for_room(self) -> None:
+        """Wake waiting calls, after the task that released a slot had the chance to take it for its next job."""
+        self._is_waking = False
+        self._wake(sum(replica.room for replica in self.all))
 
     async def _change(self) -> None:
         """Wait until a slot may be free: one was released, a server is due for a retry, or time is up."""

@@ -26,9 +26,13 @@ class JudgeKind(MemberSettings):
     Attributes:
         LEARNS: its judges are `TrainableJudge`s.
         READS: tables that its judges read besides queries, chunks and pool.
+        JUDGES_NEW_TEXTS: a reply depends on texts alone, so that its judges can judge pairs that the run does not have.
+        IS_PROBED: a build probes its judges.
     """
 
     LEARNS: ClassVar[bool] = False
+    JUDGES_NEW_TEXTS: ClassVar[bool] = True
+    IS_PROBED: ClassVar[bool] = False
     READS: ClassVar[tuple[str, ...]] = ()
 
     def with_settings(self, _settings: Settings) -> Self:
@@ -48,6 +52,10 @@ class JudgeKind(MemberSettings):
         """Everything that can change a verdict, for fingerprints: the kind's keys except those marked `NoRow`."""
         beside = JudgeSettings.model_fields.keys() - MemberSettings.model_fields.keys()
         return {name: value for name, value in self.decisive().items() if name not in beside}
+
+    def with_reversed_examples(self) -> Self | None:
+        """This judge with its few-shot examples in reverse order; None if it has fewer than two."""
+        return None
 
     def fetch(self) -> None:
         """Download what the judge needs, such as a model, so that its identity is known.

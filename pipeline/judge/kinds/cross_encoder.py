@@ -12,17 +12,22 @@ from pydantic import Field, model_validator
 from darklode.pipeline.base.models.cross_encoder import CrossEncoderModel
 from darklode.pipeline.base.models.loading import fetch_model
 from darklode.pipeline.base.models.local import missing_for, require_tenant
+from darklode.pipeline.judge.cascade import distilled_record
 from darklode.pipeline.judge.kinds import Builder, LedgerKind
 from darklode.pipeline.judge.pair_scores import PairScoringJudge
 from darklode.pipeline.retrieve.encoders.port import identity
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.pooling import LocalModel
+from darklode.schemas.section import Share
 from darklode.schemas.settings import CacheSettings
 from darklode.schemas.shared import LocalModelSection, ModelPath
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.chunk_texts import TenantChunks
     from darklode.pipeline.judge.port import Judge
+
+DEFAULT_THRESHOLD = 0.5
+"""Minimum probability of a relevant label for a model without a threshold of its own."""
 
 
 class CrossEncoderSettings(LocalModelSection, LedgerKind):
@@ -32,12 +37,25 @@ class CrossEncoderSettings(LocalModelSection, LedgerKind):
 
     kind: Literal["cross_encoder"] = "cross_encoder"
     model: FolderOrName[str] = Field("", description=ModelPath)
+    # None: the model's own. A wider type than the base's is safe, because settings are frozen.
+    threshold: Share | Literal["fitted"] | None = Field(  # type: ignore[assignment]
+        None,
+        description="Minimum probability of a relevant label. null: that of a model made by `judge distil`, else 0.5. "
+        "fitted: the threshold that agrees best with judge.human_labels.",
+    )
 
     @model_validator(mode="after")
     def _requires_model(self) -> Self:
         if not self.model:
             raise ValueError("kind cross_encoder needs judge.model, the name of the model")
         return self
+
+    @property
+    def cut(self) -> float:
+        """The threshold as a number: the setting's, the model's if `judge distil` made it, or .5."""
+        if isinstance(self.threshold, float):
+            return self.threshold
+        return float(distilled_record(self.model).get("threshold", DEFAULT_THRESHOLD))
 
     @property
     def local(self) -> LocalModel:

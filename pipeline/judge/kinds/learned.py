@@ -20,6 +20,7 @@ class LearnedSettings(JudgeKind):
     LEARNS: ClassVar[bool] = True
     HAS_SCORES: ClassVar[bool] = True
     READS: ClassVar[tuple[str, ...]] = ("rankings",)
+    JUDGES_NEW_TEXTS: ClassVar[bool] = False
 
     kind: Literal["learned"] = "learned"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.base.remote.endpoint import Portion
@@ -21,6 +21,8 @@ _LOG = logging.getLogger("darklode.judge")
 
 class LlmJudgeKind(LlmSettings, LedgerKind):
     """A language model behind OpenAI-compatible servers."""
+
+    IS_PROBED: ClassVar[bool] = True
 
     def source(self, cache_settings: CacheSettings) -> LlmJudge:
         from darklode.pipeline.judge.llm.judge import LlmJudge
@@ -43,6 +45,15 @@ class LlmJudgeKind(LlmSettings, LedgerKind):
         money = None if self.spending_limit is None else max(0.0, self.spending_limit - cost) * share
         portion_settings._portion = Portion(tokens, money)
         return portion_settings
+
+    def with_reversed_examples(self) -> Self | None:
+        from darklode.pipeline.judge.llm.prompt import load_prompt
+
+        if len(load_prompt(self.prompt).examples) < 2:
+            return None
+        reversed_settings = self.model_copy()
+        reversed_settings._reverses_examples = True
+        return reversed_settings
 
     def max_attempts_in_all(self) -> int:
         return self.max_attempts

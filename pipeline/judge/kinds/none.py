@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from darklode.pipeline.judge.kinds import Builder, JudgeKind
 from darklode.schemas.settings import CacheSettings
@@ -10,6 +10,8 @@ from darklode.schemas.settings import CacheSettings
 
 class NoJudgeSettings(JudgeKind):
     """No judge; candidates without a judgment stay without a label."""
+
+    JUDGES_NEW_TEXTS: ClassVar[bool] = False
 
     kind: Literal["none"] = "none"
 

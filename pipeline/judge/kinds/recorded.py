@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pyarrow.compute as pc
 from pydantic import Field, PrivateAttr, model_validator
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 class RecordedSettings(JudgeKind):
     """Verdicts that another judge gave before, from a file."""
+
+    JUDGES_NEW_TEXTS: ClassVar[bool] = False
 
     kind: Literal["recorded"] = "recorded"
     verdicts: NoRow[FilePath[str]] = Field(

@@ -61,7 +61,8 @@ class LlmJudge(StreamingJudge):
         root: str | None = None,
     ) -> None:
         self._settings = settings
-        self._prompt = load_prompt(settings.prompt)
+        prompt = load_prompt(settings.prompt)
+        self._prompt = replace(prompt, examples=prompt.examples[::-1]) if settings.reverses_examples else prompt
         self._endpoint = endpoint_of(settings)
         self._root = root
         self._say = say

@@ -46,6 +46,7 @@ class LlmSettings(ChatServer, MemberSettings):
     )
     max_attempts: int = Field(3, gt=0, description="Maximum number of requests per pair until a reply is readable.")
     _portion: Portion | None = PrivateAttr(None)
+    _reverses_examples: bool = PrivateAttr(False)
 
     @field_validator("base_url", mode="before")
     @classmethod
@@ -85,6 +86,11 @@ class LlmSettings(ChatServer, MemberSettings):
                 "extra_body.max_completion_tokens to a positive number"
             )
         return self
+
+    @property
+    def reverses_examples(self) -> bool:
+        """Whether the prompt shows its examples in reverse order, as a probe."""
+        return self._reverses_examples
 
     @property
     def local_portion(self) -> Portion | None:

@@ -118,6 +118,17 @@ SECTION = FigureSection(
             max_rows=MAX_ROWS,
         ),
         Figure(
+            "corrected-audit",
+            "Recall of each retriever corrected by people's labels",
+            "judge_only is the value by the judge's labels alone. value, low and high (95 % interval) are corrected by "
+            "people's labels of the review sample; empty with too few labels that matter to the figure. R (pooled) is "
+            "the recall of the relevant pairs of all queries together.",
+            lambda source: source.tables.read("corrected_audit"),
+            needs=("corrected_audit",),
+            wide=True,
+            max_rows=200,
+        ),
+        Figure(
             "audit-overlap",
             "Retriever overlap",
             "Jaccard index of the positives that two retrievers found within the pool's depth, from 0 (none in "

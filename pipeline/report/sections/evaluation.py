@@ -61,6 +61,17 @@ SECTION = FigureSection(
             wide=True,
         ),
         Figure(
+            "corrected-evaluation",
+            "Scores and differences corrected by people's labels",
+            "judge_only is the value by the judge's labels alone. value, low and high (95 % interval) are corrected by "
+            "people's labels of the review sample; empty with too few labels that matter to the figure. R (pooled) is "
+            "the recall of the relevant pairs of all queries together.",
+            lambda source: source.tables.read("corrected_evaluation"),
+            needs=("corrected_evaluation",),
+            wide=True,
+            max_rows=200,
+        ),
+        Figure(
             "online",
             "Online measures of the log",
             "Shares over all searches and per experiment variant, with 95 % bootstrap intervals over sessions. An "

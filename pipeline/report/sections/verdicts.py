@@ -5,10 +5,11 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.charts import Histogram, HistogramBin, histograms, stacked_bars
+from darklode.pipeline.report.charts import Histogram, HistogramBin, Whisker, histograms, stacked_bars, whiskers
 from darklode.pipeline.report.drawing import AxisScale, Chart, Drawing, Facts, Rule, round_up_nicely
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number, share, short_id
+from darklode.pipeline.report.probes import judge_probe
 from darklode.pipeline.report.source import ReportSource, thresholds
 
 MAX_BINS = 20
@@ -98,6 +99,20 @@ def _judges(table: pa.Table, _source: ReportSource) -> list[Chart]:
     return [stacked_bars(named, "judge", used_series, axis="pairs", max_bars=8)]
 
 
+def _probes(table: pa.Table, _source: ReportSource) -> list[Chart]:
+    """A chart per measure."""
+    rows = [row for row in table.to_pylist() if row["rate"] is not None]
+    measures = sorted({row["measure"] for row in rows})
+    return [
+        whiskers([_probe_whisker(row) for row in rows if row["measure"] == measure], measure, "b")
+        for measure in measures
+    ]
+
+
+def _probe_whisker(row: Row) -> Whisker:
+    return Whisker(row["kind"], row["rate"], row["low"], row["high"], f"{number(row['pairs'])} pairs")
+
+
 SECTION = FigureSection(
     "judging",
     "Verdicts",
@@ -129,6 +144,18 @@ SECTION = FigureSection(
             _nulls,
             ("verdicts",),
             max_rows=11,
+        ),
+        Figure(
+            "judge-probe",
+            "Probes of the judge",
+            "Share of wrong replies to altered pairs of this run, with 95 % intervals: false positives where no pair "
+            "is relevant, and flips where the label must not change. `noise` is the flip rate of unchanged "
+            "pairs that were judged twice.",
+            lambda source: judge_probe(source.tables),
+            _probes,
+            ("judge_probe",),
+            wide=True,
+            max_rows=20,
         ),
         Figure(
             "stopping",

@@ -110,6 +110,16 @@ class ReviewSession:
                 pairs=len(self._shared),
             )
 
+    def labels(self) -> dict[str, float]:
+        """Label of each pair by majority of its reviewers, 1 or 0, by name; without skipped and tied pairs."""
+        with self._changing:
+            votes = np.zeros(len(self._shared), np.int64)
+            for reviewer in self._reviewers.values():
+                for row, answer in reviewer.answers.items():
+                    if answer.relevance is not None:
+                        votes[row] += 1 if answer.relevance > 0 else -1
+        return {name: float(votes[row] > 0) for name, row in self._rows.items() if votes[row]}
+
     @property
     def n_labelled(self) -> int:
         """Number of labelled pairs."""

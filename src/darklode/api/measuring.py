@@ -61,6 +61,7 @@ def validate(
     min_kappa: float | None = None,
     max_null_rate: float | None = None,
     min_recall: float | None = None,
+    max_probe_rate: float | None = None,
     labels: Location | None = None,
     settings: Overrides | None = None,
     silent: bool = False,
@@ -72,6 +73,7 @@ def validate(
         min_kappa: minimum Cohen's kappa required for release.
         max_null_rate: maximum share of unreadable verdicts.
         min_recall: minimum recall of the judge required for release.
+        max_probe_rate: maximum rate of wrong replies to probes.
         labels: new CSV file to write the human labels to, for `build(human=…)`.
         settings: overrides of the run's settings.
         silent: show no progress.
@@ -87,6 +89,7 @@ def validate(
     from darklode.flows.jobs.validate_benchmark import check_reviewed, decide, validate_benchmark
 
     limits = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
+    limits |= {"max_probe_rate": max_probe_rate}
     chosen = {"validation": {name: limit for name, limit in limits.items() if limit is not None}}
     changes, validated = changes_of(None, settings, chosen), Run(url_of(run))
     check_reviewed(validated, changes)

@@ -110,7 +110,7 @@ def test_a_mistake_is_one_line(
 
 def test_help_names_every_option(call: Call) -> None:
     commands: dict[str, Any] = typer.main.get_command(judge_commands.app).commands  # type: ignore[attr-defined]
-    assert list(commands) == ["stats", "calibration", "prompt", "batch"]
+    assert list(commands) == ["stats", "calibration", "prompt", "probe", "teach", "batch"]
     commands |= {f"batch {name}": command for name, command in commands.pop("batch").commands.items()}
     assert [name for name in commands if " " in name] == [
         f"batch {name}" for name in ("export", "submit", "status", "fetch", "forget")
@@ -155,13 +155,26 @@ def test_recorded_verdicts_judge_as_the_run_they_come_from(call: Call, source: P
     lines = [f"{row['query_id']}\t{row['chunk_id']}\t{int(row['relevant'])}\t1" for row in rows]
     labels.write_text("\n".join(["query_id\tchunk_id\tone\ttwo", *lines, ""]))
     second = f"judge.panel=[{{kind: recorded, verdicts: {labels}, column: two}}]"
-    build(panel, source, ["judge.kind=recorded", f"judge.verdicts={labels}", "judge.column=one", second])
+    one_and_two = ["judge.kind=recorded", f"judge.verdicts={labels}", "judge.column=one", second]
+    build(panel, source, one_and_two)
     (panel_id,) = Run(str(panel)).tables("verdicts").read("verdicts")["judge_id"].unique().to_pylist()
     assert panel_id.startswith("panel-1:")
     shown = call("judge", "calibration", panel)
     assert (shown.code, shown.err) == (0, "")
     assert "Pairwise agreement within the panel" in shown.out
     assert re.search(rf"{len(rows)} +{len(rows) - sum(not row['relevant'] for row in rows)} ", shown.out)
+
+    assert "against people" not in shown.out, "nobody labelled a pair"
+
+    people = tmp_path / "people.csv"
+    lines = [f"{row['query_id']},{row['chunk_id']},{int(row['relevant'])}" for row in rows]
+    people.write_text("\n".join(["query_id,chunk_id,relevance", *lines, ""]))
+    build(panel, source, [*one_and_two, f"judge.human_labels={people}"])
+    shown = call("judge", "calibration", panel)
+    assert (shown.code, shown.err) == (0, "")
+    assert "against people and against one another" in shown.out
+    assert "Their errors are those of" in shown.out
+    assert f"best member, {panel_id.split('*')[1].split(' ')[0]}" in shown.out or "Comparing votes needs" in shown.out
 
     inputs = ("--docs", source / "docs", "--queries", source / "queries.txt", "--out", tmp_path / "none")
     stopped = call("build", *inputs, "--set", "judge.kind=recorded", "--set", "judge.verdicts=absent.csv")

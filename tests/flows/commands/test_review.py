@@ -21,6 +21,7 @@ from darklode.flows.commands.review import lock_review
 from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.validate.purposes import read_purpose
 from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 from helpers.commands import DARKLODE, Call, Environment, background, free_port, run_command, wait_for
 from helpers.review_run import TOKEN, review_run, served
@@ -69,6 +70,7 @@ def test_a_review_says_where_it_is_and_how_far_it_came(run: Run, alone: Environm
     with running(run, alone, tmp_path, "--port", "0") as server:
         status, body = server.ask("GET", "pair?reviewer=Ann")
         assert status == 200
+        assert "precision of the judge: too few labels for an interval; goal ± .05" in body
         name = re.search(r'data-pair="(\w+)"', body)
         assert name
         assert server.ask("POST", "pair?reviewer=Ann", {"pair": name[1], "answer": "1"})[0] == 303
@@ -230,6 +232,7 @@ def test_grades_may_be_given_for_a_judge_without_grades(call: Call, run: Run, tm
         (("--allow-host", "*"), "must be a host name", 2),
         (("--host", "203.0.113.7", "--port", "0"), "203.0.113.7, port 0: ", 1),
         (("--set", "review.shown=1"), "there is no setting review.shown", 2),
+        (("--for", "fun"), "--for must be one of validate, evaluate, calibrate, teach", 2),
     ],
 )
 def test_what_is_wrong_is_said(call: Call, run: Run, options: tuple[str, ...], reason: str, code: int) -> None:
@@ -246,6 +249,36 @@ def test_a_sample_is_drawn_where_there_is_none(call: Call, run: Run, tmp_path: P
     assert (shown.code, "7 pairs for Ann" in shown.out) == (0, True), shown
     assert run.tables("review_sample").rows("review_sample") == 7
     assert read_run(run).settings.review.max_pairs == 7  # which validation then reads
+
+
+def test_labels_are_not_left_behind_by_another_purpose(call: Call, run: Run, tmp_path: Path) -> None:
+    """The purpose is kept; another one needs --new-sample once a pair is labelled."""
+    review_run(run.store.url)
+    sheet = tmp_path / "sheet.csv"
+
+    def export(*options: str) -> str:
+        sheet.unlink(missing_ok=True)
+        shown = call("review", run.store.url, "--export-sheet", sheet, "--reviewer", "Ann", *options)
+        assert (shown.code, shown.err) == (0, "")
+        return shown.out
+
+    assert "precision of the judge" in export()
+    assert "precision of the judge" not in export("--for", "calibrate")
+    assert "precision of the judge" not in export(), "the purpose is that of the run"
+    with sheet.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    with sheet.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerow(rows[0] | {"relevance": "1"})
+    assert call("review", run.store.url, "--import-sheet", sheet, "--reviewer", "Ann").code == 0
+    assert call("review", run.store.url, "--import-sheet", sheet, "--reviewer", "Ann", "--for", "calibrate").code == 0
+    refused = call("review", run.store.url, "--for", "validate")
+    assert refused.code == 2
+    assert "--new-sample" in refused.err
+    assert read_purpose(run.store) == "calibrate"
+    assert "precision of the judge" in export("--for", "validate", "--new-sample", "--until", "0.03")
+    assert len(AnswerJournal(run.store).read()) == 1
 
 
 def test_a_run_without_verdicts_and_no_run(call: Call, run: Run, tmp_path: Path) -> None:

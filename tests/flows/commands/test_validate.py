@@ -125,7 +125,7 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
     again = validate(copied, served, "--labels", str(labels))
     assert again.code == 1
     assert "cannot be written: File exists; give a new file to --labels" in again.err
-    assert again.out.count(" up to date\n") == 6  # the five stages and the funnel: the gate is that of before
+    assert again.out.count(" up to date\n") == 7  # the six stages and the funnel: the gate is that of before
 
 
 @pytest.mark.slow
@@ -144,6 +144,7 @@ def test_a_run_that_falls_short_is_held_back(copied: Path, served: Environment) 
         "kappa": False,
         "null_rate": True,
         "recall": False,
+        "probe_rate": None,
     }
     assert "**Held back:**" in (copied / "README.md").read_text()
 

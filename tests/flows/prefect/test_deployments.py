@@ -177,6 +177,7 @@ def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
         "swap-model/local",
         "train-towers/local",
         "train-reranker/local",
+        "distil-judge/local",
         "run-laws/local",
         "measure-entropy/local",
         "generate-queries/local",

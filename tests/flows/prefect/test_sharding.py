@@ -99,6 +99,7 @@ def test_a_cluster_makes_the_same_tables(spread: Spread, sample_run: SampleRun) 
 def asking(server: FakeChat, cache: str | Path) -> list[str]:
     """The options of a judge behind a server."""
     chosen = {"kind": "llm", "model": server.model, "base_url": server.url, "max_concurrency": IN_FLIGHT}
+    chosen |= {"probe_pairs": 0}
     given = {f"judge.{key}": value for key, value in chosen.items()}
     given |= {"pool.retrievers": "[bm25, ppmi]", "pool.depth": 8, "cache.root": cache}
     return [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
@@ -212,6 +213,7 @@ def test_queries_are_written_on_a_cluster_and_none_is_paid_for_twice(
     monkeypatch.setattr(generation, "TEXTS_PER_UNIT", 32)
     with Writes() as server:
         judge = {"kind": "llm", "model": server.model, "base_url": server.url, "max_concurrency": IN_FLIGHT}
+        judge |= {"probe_pairs": 0}
         generate_queries(source, str(tmp_path / "here"), GENERATING | {"judge": judge})
     with Writes(latency=0.05) as server:
         given = GENERATING | {"judge": judge | {"base_url": server.url}, "cache": {"root": "s3://cluster/written"}}

@@ -185,6 +185,20 @@ def test_keys_typed_into_the_rationale_do_not_label(page: Page, visit: Visit) ->
 
 
 @pytest.mark.slow
+def test_one_key_gives_a_usual_reason_and_takes_it_back(page: Page, visit: Visit) -> None:
+    tab = visit(page)
+    field = tab.locator("#rationale")
+    tab.keyboard.press("g")
+    expect(field).to_have_value("too general")
+    tab.keyboard.press("d")
+    expect(field).to_have_value("too general\noutdated")
+    tab.keyboard.press("g")
+    expect(field).to_have_value("outdated")
+    press(tab, "0")
+    assert said(page) == [("doc0#0", "Ann", 0, "outdated")]
+
+
+@pytest.mark.slow
 def test_keys_with_modifiers_are_the_browser_s(page: Page, visit: Visit) -> None:
     tab = visit(page)
     for key in ("Control+1", "Alt+0", "Meta+s", "Control+u"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.generate import generation
 from darklode.pipeline.generate.generation import WRITE_STAGE, write_queries
@@ -70,6 +70,60 @@ def test_a_killed_writing_goes_on_with_the_next_unit(run: Run) -> None:
     after = Recorder()
     assert len(written(run, after)) == 20
     assert sum(len(ids) for ids, _ in after.seen) == 4, "two units of eight stood"
+
+
+def stopping(run: Run, writer: QueryWriter) -> list[dict[str, object]]:
+    def work(tables: Tables, output: Output) -> None:
+        write_queries(tables, output, writer, Elsewhere(run.store, 4), seed=13, min_new_share=0.5)
+
+    execute(run, WRITE_STAGE, work)
+    return read(run, "written_queries")
+
+
+class Repeater(Recorder):
+    """Asks the same about each text."""
+
+    generator_id = "repeater 1"
+
+    def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:
+        super().write(texts, examples, on_progress)
+        return query_table(["always the same question"] * texts.num_rows)
+
+
+def test_a_tenants_generation_stops_when_nothing_new_comes(run: Run) -> None:
+    writer = Repeater()
+    assert len(stopping(run, writer)) == 16, "two units of eight; a third one would repeat them"
+    assert len(writer.seen) == 2
+    manifest = run.manifest(WRITE_STAGE)
+    assert manifest is not None
+    assert manifest.facts["stopped"] == {TENANT: 16}
+    (step,) = manifest.funnel
+    assert step.dropped == {"generation stopped early": 4}
+
+
+def test_a_killed_generation_stops_at_the_same_text(run: Run) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        stopping(run, Repeater(most=1))
+    after = Repeater()
+    rows = stopping(run, after)
+    assert len(rows) == 16
+    assert len(after.seen) == 1, "the first unit stood"
+
+
+def test_new_queries_do_not_stop_it(run: Run) -> None:
+    assert len(stopping(run, Recorder())) == 20
+
+
+def test_unreached_documents_come_first_in_random_order(run: Run) -> None:
+    writer = Recorder()
+    written(run, writer)
+    order = [chunk for ids, _ in writer.seen for chunk in ids]
+    reached = {row["chunk_id"]: row["reached"] for row in read(run, "generation_texts")}
+    flags = [bool(reached[chunk]) for chunk in order]
+    assert flags == sorted(flags)
+    unreached = [chunk for chunk, flag in zip(order, flags, strict=True) if not flag]
+    assert unreached == sorted(unreached, key=lambda chunk: writer.draws[chunk])
+    assert order != sorted(order)
 
 
 def test_what_waits_by_another_version_of_the_stage_is_not_taken(run: Run) -> None:

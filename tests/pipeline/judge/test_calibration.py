@@ -28,7 +28,7 @@ from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.report.caveats import caveats
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.settings import CacheSettings, Settings
-from helpers.calibrating import CHUNKS, HEAD, calibrated, full, given_run, likely
+from helpers.calibrating import CHUNKS, HEAD, QUERIES, calibrated, full, given_run, likely
 from helpers.runs import execute, read
 from helpers.scripted_judge import UNREADABLE, Said, ScriptedJudge
 from helpers.scripted_stream import pairs
@@ -51,6 +51,31 @@ def test_counts_kappa_and_threshold_by_hand(run: Run, tmp_path: Path) -> None:
     curve = read(run, "reliability")
     assert [one["labels"] for one in curve] == [20] * 7 + [19]
     assert [one["relevant_share"] for one in curve] == [0, 0, 0, 1, 1, 1, 1, 1]
+
+
+def test_fits_use_the_weights_of_the_labels(run: Run, tmp_path: Path) -> None:
+    # Of the chunks c3 and c4, those that people find not relevant were sampled less often.
+    labels = [
+        f"a,q{query:02},c{chunk},{int(chunk >= 5 or (chunk >= 3 and query % 2))}"
+        for query in range(QUERIES)
+        for chunk in range(CHUNKS - 1)
+    ]
+    weights = [8 if "c3,0" in line or "c4,0" in line else 1 for line in labels]
+    rows = []
+    for number, lines in enumerate(
+        (
+            [HEAD, *labels],
+            [f"{HEAD},weight", *(f"{line},{weight}" for line, weight in zip(labels, weights, strict=True))],
+        )
+    ):
+        calibrated(given_run(run), tmp_path / f"{number}.csv", lines)
+        rows.append(read(run, "calibration")[0])
+    unweighted, weighted = rows
+    assert unweighted["fitted_threshold"] == pytest.approx(0.3), "half of c3 and c4 are relevant"
+    assert weighted["fitted_threshold"] == pytest.approx(0.5), "one of nine is"
+    odds = [row["intercept"] + row["slope"] * np.log(0.35 / 0.65) for row in rows]
+    assert odds[1] < odds[0] - 1
+    assert weighted["kappa"] == unweighted["kappa"], "agreement is that of the labelled pairs"
 
 
 def test_only_labelled_pairs_are_judged(run: Run, tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate
-from darklode.pipeline.judge.human_labels import STEP_NAME
+from darklode.pipeline.judge.human_labels import STEP_NAME, sampling_weights
 from darklode.schemas.judging import JudgeSettings
 from helpers.calibrating import HEAD, calibrated, given_run
 from helpers.runs import execute, read
@@ -59,6 +60,25 @@ def test_every_row_is_a_label_or_a_reject_with_file_line_and_reason(run: Run, tm
     assert rejects[0]["payload"] == "a,q00,c1,maybe"
     (step,) = manifest.funnel
     assert (step.rows_in, step.rows_out, sum(step.dropped.values())) == (15, 2, 13)
+
+
+def test_weights_are_kept_and_invalid_ones_are_rejects(run: Run, tmp_path: Path) -> None:
+    given = ["12.5", "", "0", "-1", "many", "inf", "nan"]
+    lines = [f"{HEAD},weight", *(f"a,q00,c{number},1,{weight}" for number, weight in enumerate(given))]
+    calibrated(given_run(run), tmp_path / "l.csv", lines)
+    assert [row["weight"] for row in read(run, "human_labels")] == [12.5, None]
+    rejects = [(row["line"], row["reason"]) for row in read(run, "rejects")]
+    assert rejects == [(line, "weight is not a number above 0") for line in range(4, 9)]
+
+
+def test_sampling_weights_add_up_to_the_effective_number_of_labels() -> None:
+    def weights(*values: float | None) -> list[float] | None:
+        found = sampling_weights(pa.table({"weight": pa.array(values, pa.float64())}))
+        return None if found is None else found.tolist()
+
+    assert weights(None, None) is None, "unknown weights"
+    assert weights(7.0, 7.0) == [1.0, 1.0]
+    assert weights(3.0, None) == pytest.approx([1.2, 0.4]), "a label without a weight stands for itself"
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def verdicts_and_labels(
         pa.concat_tables(pool(of, [*pairs, ("q2", "c9")] if of == "b" else pairs) for of, pairs in asked.items()),
     )
     put(run, "chunks", chunks({(of, name): TEXT for of in QUERIES for name in ("c1", "c2", "c3", "c9")}))
-    human = [dict(zip(HUMAN_LABELS.schema.names, row, strict=True)) for row in labels or []]
+    human = [dict(zip(HUMAN_LABELS.schema.names, (*row, None), strict=True)) for row in labels or []]
     put(run, "human_labels", pa.Table.from_pylist(human, schema=HUMAN_LABELS.schema))
     return run
 
@@ -257,7 +257,7 @@ def test_a_bare_heading_or_link_is_an_uncertain_positive(run: Run, split: str) -
 
 def test_a_bare_heading_may_be_a_negative_and_peoples_positive(run: Run) -> None:
     graded(run, {"train": [0.99, 0.01]}, {"train-c0": SHORT[0], "train-c1": SHORT[1]})
-    row = {"tenant": "t", "query_id": "train", "chunk_id": "train-c0", "relevance": 1}
+    row = {"tenant": "t", "query_id": "train", "chunk_id": "train-c0", "relevance": 1, "weight": None}
     put(run, "human_labels", pa.Table.from_pylist([row], schema=HUMAN_LABELS.schema))
     labelled(run, human_overrides=True)
     assert relevance(run, "training_labels") == {"train-c0": 1, "train-c1": 0}

@@ -68,6 +68,19 @@ def test_a_trained_judge_uses_its_prior_variance() -> None:
     assert weak.with_training(asked, positive).judge_id == weak.judge_id
 
 
+def test_a_weight_counts_as_many_labels() -> None:
+    features, positive = drawn([0.8, -0.3])
+    oversampled = np.flatnonzero(positive | (np.arange(len(positive)) % 4 == 0))
+    weight = np.where(positive, 1.0, 4.0)[oversampled]
+    whole = Logistic.fit(features, positive)
+    weighted = Logistic.fit(features[oversampled], positive[oversampled], weight=weight)
+    unweighted = Logistic.fit(features[oversampled], positive[oversampled])
+    truth = positive.mean()
+    assert weighted.probability(features).mean() == pytest.approx(truth, abs=0.02)
+    assert whole.probability(features).mean() == pytest.approx(truth, abs=0.02)
+    assert unweighted.probability(features).mean() > truth + 0.1
+
+
 def test_fitted_probabilities_are_the_shares_that_people_found_relevant() -> None:
     features, positive = drawn([0.8, -0.3])
     model = Logistic.fit(features, positive)

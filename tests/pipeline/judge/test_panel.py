@@ -40,7 +40,7 @@ def said(relevant: bool, probability: float | None = None) -> Said:
 
 def vote(
     *each: Said,
-    rule: Literal["majority", "mean"] = "majority",
+    rule: Literal["majority", "mean", "weighted"] = "majority",
     weights: tuple[float, ...] = (),
     threshold: float = 0.5,
 ) -> dict[str, Any]:
@@ -56,6 +56,23 @@ def test_a_majority_decides() -> None:
     assert vote(NO, YES, NO)["relevant"] is False
     pooled = vote(said(True, 0.6), said(True, 0.6), said(False, 0.0))
     assert (pooled["relevant"], pooled["probability"], pooled["error"]) == (True, pytest.approx(0.4), None)
+
+
+def test_a_weighted_majority_counts_weights() -> None:
+    assert vote(YES, NO, NO, rule="weighted", weights=(1, 0.4, 0.4))["relevant"] is True
+    assert vote(YES, NO, NO, rule="weighted", weights=(1, 0.6, 0.6))["relevant"] is False
+    assert vote(YES, NO, NO)["relevant"] is False
+    assert vote(NULL, YES, NO, rule="weighted", weights=(1, 0.4, 0.3))["relevant"] is True
+    tied = vote(YES, YES, NO, rule="weighted", weights=(0.1, 0.2, 0.3))
+    assert (tied["relevant"], tied["error"]) == (None, TIED_VOTE)
+    assert vote(said(True, 0.9), said(False, 0.4), rule="weighted")["relevant"] is True, "the mean breaks a tie"
+
+
+def test_the_id_of_a_panel_names_its_members_in_order() -> None:
+    members = [ScriptedJudge(judge_id=name) for name in ("z:1", "a|b:2")]
+    panel = Panel(members, Vote("weighted", (0.25, 1.0), 0.5))
+    assert Panel.ids_of_members(panel.judge_id) == [member.judge_id for member in members]
+    assert Panel.ids_of_members("llm-1:model:[x]") == []
 
 
 def test_a_null_takes_no_part_and_all_null_is_null_with_every_reason() -> None:

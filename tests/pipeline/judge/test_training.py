@@ -34,7 +34,9 @@ class Memorizer(ScriptedJudge, TrainableJudge):
         sure = 0.4 if pair["query_id"] in self.queries else 0.1
         return {"relevant": relevant, "probability": 0.5 + sure if relevant else 0.5 - sure}
 
-    def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> "Memorizer":
+    def with_training(
+        self, pairs: pa.Table, positive: NDArray[np.bool_], weight: NDArray[np.float64] | None = None
+    ) -> "Memorizer":
         chunks = [int(name[1:]) for name, found in zip(pairs["chunk_id"].to_pylist(), positive, strict=True) if found]
         queries = frozenset(pairs["query_id"].to_pylist())
         return Memorizer(f"taught of {len(queries)}", queries, min(chunks))
@@ -82,7 +84,9 @@ def test_replies_come_back_in_the_order_of_the_labels(run: Run, tmp_path: Path) 
             relevant = int(pair["chunk_id"][1:]) >= int(pair["query_id"][1:]) % 5
             return {"relevant": relevant, "probability": float(relevant)}
 
-        def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> "Knowing":
+        def with_training(
+            self, pairs: pa.Table, positive: NDArray[np.bool_], weight: NDArray[np.float64] | None = None
+        ) -> "Knowing":
             return Knowing("knowing")
 
     compared(run, tmp_path / "labels.csv", lines, lambda _chunks: Knowing())
@@ -111,8 +115,10 @@ def test_a_learner_is_asked_of_nothing_but_the_labelled_pairs(run: Run, tmp_path
     learned: list[Memorizer] = []
 
     class Noting(Memorizer):
-        def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> Memorizer:
-            learned.append(super().with_training(pairs, positive))
+        def with_training(
+            self, pairs: pa.Table, positive: NDArray[np.bool_], weight: NDArray[np.float64] | None = None
+        ) -> Memorizer:
+            learned.append(super().with_training(pairs, positive, weight))
             return learned[-1]
 
     compared(run, tmp_path / "labels.csv", full("a", relevant_from=3), lambda _chunks: Noting())
@@ -139,7 +145,9 @@ def test_the_threshold_of_a_trained_judge_is_fitted_by_expected_kappa(run: Run, 
         def _say(self, pair: dict[str, str]) -> Said:  # type: ignore[override]
             return likely(pair)
 
-        def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> "Certain":
+        def with_training(
+            self, pairs: pa.Table, positive: NDArray[np.bool_], weight: NDArray[np.float64] | None = None
+        ) -> "Certain":
             return Certain("certain")
 
     lines = [

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.report.evaluations import log_summary_tables, summary_tables
+from darklode.pipeline.report.evaluations import CORRECTED_TITLE, corrected_figures, log_summary_tables, summary_tables
 from darklode.schemas.tables import TABLES
 from helpers.runs import put
 
@@ -104,3 +104,20 @@ def test_a_difference_of_one_session_has_no_interval(run: Run) -> None:
     put(run, "online_pairs", pa.Table.from_pylist([row], schema=TABLES["online_pairs"].schema))
     (shown,) = log_summary_tables(run.tables())["Differences between variants"].to_pylist()
     assert shown["interval"] == "–"
+
+
+def test_corrected_figures_stand_beside_those_of_the_judge(run: Run) -> None:
+    figures = {"measure": "nDCG@10", "labels": 1200, "effective_labels": 40.0, "label_clusters": 30}
+    rows = [
+        figures | {"system": "a", "other": None, "judge_only": 0.5, "value": 0.4, "low": 0.35, "high": 0.45},
+        figures | {"system": "b", "other": "a", "judge_only": 0.1, "value": 0.05, "low": -0.01, "high": 0.11},
+        figures | {"system": "c", "other": None, "judge_only": None, "value": None, "low": None, "high": None},
+    ]
+    put(run, "corrected_evaluation", pa.Table.from_pylist(rows, schema=TABLES["corrected_evaluation"].schema))
+    found = summary_tables(run.tables())[CORRECTED_TITLE].to_pylist()
+    assert [tuple(row.values())[1:] for row in found] == [
+        ("a", 0.5, "0.4000", "0.3500 to 0.4500"),
+        ("b − a", 0.1, "0.0500", "-0.0100 to +0.1100"),
+        ("c", None, "unknown", "–"),
+    ]
+    assert corrected_figures(run.tables(), "corrected_audit").num_rows == 0, "nobody reviewed anything"

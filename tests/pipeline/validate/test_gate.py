@@ -7,6 +7,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, NotPublishable
+from darklode.pipeline.judge.probe.kinds import PROBE_KINDS
+from darklode.pipeline.judge.probe.rates import probe_rates
 from darklode.pipeline.validate.gate import GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.schemas.review_tables import VALIDATION
 from darklode.schemas.settings import ValidationSettings
@@ -30,7 +32,7 @@ FOUND = {"kappa": 0.71, "null_rate": 0.02, "recall": 0.8}
 def test_nothing_asked_nothing_decided(run: Run) -> None:
     rows = decided(run, FOUND)
     assert {row["figure"]: (row["value"], row["asked"], row["passed"]) for row in rows} == {
-        name: (value, None, None) for name, value in FOUND.items()
+        name: (value, None, None) for name, value in (FOUND | {"probe_rate": None}).items()
     }
     assert release_outcome(rows) == "not asked"
     require_release(rows, "RUN")
@@ -38,7 +40,7 @@ def test_nothing_asked_nothing_decided(run: Run) -> None:
 
 def test_what_is_reached_passes_and_the_bound_itself_is_reached(run: Run) -> None:
     rows = decided(run, FOUND, min_kappa=0.71, max_null_rate=0.02, min_recall=0.8)
-    assert [row["passed"] for row in rows] == [True] * 3
+    assert {row["figure"]: row["passed"] for row in rows} == dict.fromkeys(FOUND, True) | {"probe_rate": None}
     assert release_outcome(rows) == "published"
     require_release(rows, "RUN")
 
@@ -59,7 +61,7 @@ def test_each_figure_that_is_missed_is_named_with_what_was_asked(run: Run) -> No
 
 def test_one_that_is_reached_does_not_make_up_for_another(run: Run) -> None:
     rows = decided(run, FOUND, min_kappa=0.1, min_recall=0.9)
-    assert [row["passed"] for row in rows] == [True, None, False]
+    assert [row["passed"] for row in rows if row["figure"] != "probe_rate"] == [True, None, False]
     with pytest.raises(NotPublishable, match=r"recall is 0\.8") as caught:
         require_release(rows, "RUN")
     assert "kappa" not in str(caught.value)
@@ -72,4 +74,32 @@ def test_a_run_without_validation_is_unknown(run: Run) -> None:
         "kappa": False,
         "null_rate": None,
         "recall": None,
+        "probe_rate": None,
     }
+
+
+def probed(run: Run, **outcomes: list[str]) -> None:
+    """Rates of probes; kinds that are not named have none."""
+    given = {kind.replace("_", " "): found for kind, found in outcomes.items()}
+    skipped = {kind: "none drawn" for kind in PROBE_KINDS if kind not in given}
+    put(run, "judge_probe", probe_rates(given, skipped, {}))
+
+
+def probe_row(run: Run) -> dict[str, object]:
+    put(run, "validation", VALIDATION.empty())
+    stage = GATE_STAGE.reading("judge_probe")
+    execute(run, stage, lambda tables, output: gate(tables, output, ValidationSettings(max_probe_rate=0.25)))
+    return next(row for row in read(run, "release") if row["figure"] == "probe_rate")
+
+
+def test_the_worst_kind_of_probe_decides(run: Run) -> None:
+    probed(run, repeated=["as expected"] * 12, empty_chunk=["wrong"] * 4 + ["as expected"] * 8)
+    row = probe_row(run)
+    assert (row["value"], row["passed"]) == (pytest.approx(1 / 3), False)
+
+
+def test_too_few_probes_of_a_kind_do_not_count(run: Run) -> None:
+    probed(run, repeated=["wrong"] * 3 + ["as expected"] * 9, empty_chunk=["wrong"] * 9)
+    assert (probe_row(run)["value"], probe_row(run)["passed"]) == (0.25, True)
+    probed(run, empty_chunk=["wrong"] * 9)
+    assert (probe_row(run)["value"], probe_row(run)["passed"]) == (None, False)

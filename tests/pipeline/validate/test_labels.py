@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,9 @@ from darklode.pipeline.validate.labels import (
     write_reviews,
 )
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
-from helpers.reviewed_run import Pairs, answer, answered, key_of, put_run, rows_of, sampled, validated
-from helpers.runs import execute, read
+from darklode.schemas.review_tables import REVIEW_SAMPLE
+from helpers.reviewed_run import Pairs, answer, answered, honest, key_of, put_run, rows_of, sampled, validated
+from helpers.runs import execute, put, read
 
 NAMES = ("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews")
 
@@ -99,11 +101,27 @@ def test_the_labels_are_a_csv_that_a_build_takes(run: Run, tmp_path: Path) -> No
     answers = [answer(hostile, 2), answer(hostile, 3, "bob"), answer(("t", "q", "tied"), 1)]
     answers += [answer(("t", "q", "tied"), 0, "bob"), answer(("t", "q", "no"), 0), answer(("t", "q", "skip"), None)]
     answered(run, answers)
+    put(run, "review_sample", REVIEW_SAMPLE.empty())
     file = tmp_path / "labels.csv"
-    file.write_text(labels_csv(run.tables("reviews")), encoding="utf-8", newline="")
+    file.write_text(labels_csv(run.tables("reviews", "review_sample")), encoding="utf-8", newline="")
     rows = read_labels(file, "default").to_pylist()
     said = [(row["tenant"], row["query_id"], row["chunk_id"], row["relevance"]) for row in rows]
     assert said == [("t", "q", "no", "0"), (*hostile, "2")] or said == [(*hostile, "2"), ("t", "q", "no", "0")]
+
+
+def test_labels_of_the_sample_keep_their_weights(run: Run, made: Pairs, tmp_path: Path) -> None:
+    sample = sampled(put_run(run, made), max_pairs=60, query_share=1)
+    outside = next(key for key in made if key not in {key_of(row) for row in sample})
+    half = sample[::2]
+    answered(run, [*honest(made, [key_of(row) for row in half]), answer(outside, 1)])
+    file = tmp_path / "labels.csv"
+    file.write_text(labels_csv(run.tables("reviews", "review_sample")), encoding="utf-8", newline="")
+    weights = {key_of(row): row["weight"] for row in read_labels(file, "default").to_pylist()}
+    assert weights.pop(outside) == "", "it stands for no other pair"
+    labelled_of = Counter(row["stratum"] for row in half)
+    for row in half:
+        expected = row["pairs"] / labelled_of[row["stratum"]]
+        assert float(weights[key_of(row)]) == pytest.approx(expected), "an unfinished review: fewer labels, more weight"
 
 
 def test_pairs_that_somebody_answered_with_what_is_known_of_them(run: Run, made: Pairs) -> None:

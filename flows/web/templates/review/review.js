@@ -9,6 +9,15 @@
 
   addEventListener("pageshow", (event) => { if (event.persisted) ready = true; });
 
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-reason]");
+    if (!button) return;
+    const field = document.getElementById("rationale");
+    const lines = field.value.split("\n").filter((line) => line.trim());
+    const others = lines.filter((line) => line !== button.dataset.reason);
+    field.value = (others.length < lines.length ? others : [...lines, button.dataset.reason]).join("\n");
+  });
+
   document.addEventListener("click", async (event) => {
     const link = event.target.closest("a#around");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;

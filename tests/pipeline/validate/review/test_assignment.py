@@ -66,6 +66,19 @@ def test_shared_pairs_go_to_everybody_and_others_to_one(turns: ReviewSession, de
     assert [say(turns, deck, "Cem") for _ in range(3)] == [0, 3, 6]
 
 
+def test_labels_are_those_of_the_majority_without_skips_ties_and_retracted_answers(
+    turns: ReviewSession, deck: ReviewPairs
+) -> None:
+    names = list(deck.rows)
+    for reviewer, relevance in (("Ann", 1), ("Ben", 3), ("Cem", 0)):
+        say(turns, deck, reviewer, relevance, row=0)
+    say(turns, deck, "Ann", 0, row=1)
+    say(turns, deck, "Ann", 1, row=3), say(turns, deck, "Ben", 0, row=3)
+    say(turns, deck, "Ann", None, row=6)
+    say(turns, deck, "Ben", 1, row=2), undo(turns, "Ben")
+    assert turns.labels() == {names[0]: 1.0, names[1]: 0.0}
+
+
 def test_a_pair_on_a_screen_that_was_left_goes_to_another(run: Run, deck: ReviewPairs) -> None:
     now = [0.0]
     turns = ReviewSession(deck.rows, deck.shared, AnswerJournal(run.store), clock=lambda: now[0])

@@ -1,0 +1,358 @@
+"""Figures of a judge's labels, corrected by people's labels of a sample (prediction-powered inference).
+
+API, plain numpy without input or output:
+
+- `LabelSample`: all pairs of a scope, people's labels of some (NaN: not labelled) and the weights of these (1 / the
+  probability that the pair is labelled; `post_stratify` scales them to known sizes of strata).
+- `calibrate(sample, score, seed)`: a `Calibration` with each pair's probability of relevance, from the judge's score,
+  fitted to the labels of other clusters.
+- `measure_influence.measure_influence(measure, rank, calibration.labels(sample), seed)`: expected measure of each query
+  and influence of each pair; `first - other` is the difference of two systems.
+- `correct_mean(sample, calibration, measure)`: mean of a measure over queries, with a 95 % interval.
+- `correct_ratio(sample, calibration, gain, base)`: ratio of two sums over the relevant pairs, such as recall.
+
+A sampling plan for a measure takes each pair with a probability proportional to |influence| · √(p · (1 − p)).
+
+Estimate of a mean: mean of E[m_q] + (1 / n_queries) · sum over labels of weight · influence · (label − probability).
+Each label is compared with a probability that was fitted without its query, so the error does not depend on the judge;
+a judge that agrees with people makes the differences, and so the interval, smaller. A judge that does not gets
+probabilities near the people's mean (`Calibration.base`), and `tune` moves them there: the estimate is then that of
+the labels alone.
+
+Sources: Angelopoulos, Bates, Fannjiang, Jordan and Zrnic 2023 (prediction-powered inference); Angelopoulos, Duchi and
+Zrnic 2023 (PPI++, power tuning); Zrnic and Candès 2024 (cross-fitting); Särndal, Swensson and Wretman 1992, 6.3
+(difference estimator).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, logit
+from scipy.stats import t as student
+
+from darklode.pipeline.base.agreement import folds
+from darklode.pipeline.base.measure_influence import ExpectedMeasure, UncertainLabels
+from darklode.pipeline.base.types import Doubles, Ints, Mask
+
+MIN_QUERIES = 10
+"""Minimum number of labelled clusters; an estimate from fewer is unknown."""
+
+MIN_EFFECTIVE = 5.0
+"""Minimum effective number of labels (Kish 1965, of the expected squared contributions); an interval from fewer does
+not have its nominal coverage."""
+
+MIN_REPRESENTED = 0.25
+"""Minimum of the expected variance of all pairs that the labels' weights account for (about 1 in a typical sample):
+with less, no label lies where the figure is decided, and its interval would be far too narrow."""
+
+PRIOR_LABELS = 10.0
+"""Weight of what the probabilities say, in labels: of a power of 1, and of the variance p · (1 − p)."""
+
+_NEWTON_STEPS = 50
+
+
+@dataclass(frozen=True)
+class LabelSample:
+    """Pairs of a scope, some of them labelled by people.
+
+    Attributes:
+        query: query of each pair, from 0, sorted, shape (n_pairs,).
+        label: 1 relevant, 0 not relevant, NaN not labelled, shape (n_pairs,).
+        weight: number of pairs that a labelled pair stands for, above 0; NaN for other pairs, shape (n_pairs,).
+        stratum: sampling stratum of each pair, from 0, shape (n_pairs,).
+        cluster: cluster of each query, from 0, shape (n_queries,); queries of different clusters are independent.
+        query_share: share of the queries whose pairs could be sampled, above 0 to 1.
+    """
+
+    query: Ints
+    label: Doubles
+    weight: Doubles
+    stratum: Ints
+    cluster: Ints
+    query_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not np.isin(self.label[self.is_labelled], (0, 1)).all():
+            raise ValueError("labels must be 0, 1 or NaN")
+        if not (self.weight[self.is_labelled] > 0).all():
+            raise ValueError("a labelled pair needs a weight above 0")
+
+    def take(self, rows: Mask) -> LabelSample:
+        """Select the pairs in a mask; their queries stay numbered as they are."""
+        values = (self.query[rows], self.label[rows], self.weight[rows], self.stratum[rows])
+        return LabelSample(*values, self.cluster, self.query_share)
+
+    @property
+    def is_labelled(self) -> Mask:
+        """Whether people labelled each pair."""
+        return np.asarray(np.isfinite(self.label))
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries, with or without pairs."""
+        return len(self.cluster)
+
+    @property
+    def pair_cluster(self) -> Ints:
+        """Cluster of each pair."""
+        return np.asarray(self.cluster[self.query])
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Probabilities fitted to people's labels; arrays of shape (n_pairs,).
+
+    Attributes:
+        probability: probability of relevance, from the judge's score.
+        base: probability without the judge: the weighted share of relevant labels.
+        fold: cross-validation fold of the pair's cluster; both come from labels of other folds.
+    """
+
+    probability: Doubles
+    base: Doubles
+    fold: Ints
+
+    def labels(self, sample: LabelSample) -> UncertainLabels:
+        """The probabilities, for `measure_influence`."""
+        return UncertainLabels(sample.query, self.probability, sample.n_queries)
+
+
+@dataclass(frozen=True)
+class CorrectedEstimate:
+    """A figure with its 95 % interval; NaN where it is unknown.
+
+    Attributes:
+        value: estimate.
+        low: lower end of the interval.
+        high: upper end.
+        labels: number of labelled pairs.
+        effective_labels: effective number of labels for this figure.
+        clusters: number of clusters with a label.
+    """
+
+    value: float
+    low: float
+    high: float
+    labels: int
+    effective_labels: float
+    clusters: int
+
+
+def post_stratify(weight: Doubles, stratum: Ints, size: Ints) -> Doubles:
+    """Scale weights so that they add up to the number of pairs of each stratum.
+
+    Args:
+        weight: weight of each labelled pair, NaN for others, shape (n_pairs,).
+        stratum: stratum of each pair, from 0, shape (n_pairs,).
+        size: number of pairs of each stratum, shape (n_strata,).
+    """
+    is_weighted = np.isfinite(weight)
+    totals = np.bincount(stratum[is_weighted], weight[is_weighted], minlength=len(size))
+    return np.asarray(weight * (size / np.where(totals > 0, totals, 1))[stratum])
+
+
+def calibrate(sample: LabelSample, score: Doubles, seed: int) -> Calibration:
+    """Fit the probability of relevance to the labels, by weighted logistic regression on the score (Platt 1999).
+
+    Each pair's probability comes from the labels of other folds of clusters. The prior of the slope keeps a judge's
+    slope near 0 until labels support it: 1 label's worth per standard deviation of the score.
+
+    Args:
+        sample: the pairs; at least one of them labelled.
+        score: the judge's score of each pair, higher: more relevant, such as the log-odds of its probability; finite,
+            shape (n_pairs,).
+        seed: assigns clusters to folds.
+    """
+    labelled, fold = sample.is_labelled, folds(sample.pair_cluster, seed)
+    probability, base = np.empty(len(score)), np.empty(len(score))
+    standard = (score - score.mean()) / (score.std() or 1.0)
+    for held_out in np.unique(fold):
+        training, in_fold = labelled & (fold != held_out), fold == held_out
+        training = training if training.any() else labelled
+        weight = sample.weight[training] / sample.weight[training].mean()
+        mean = (weight @ sample.label[training] + 0.5) / (weight.sum() + 1)
+        slope, intercept = _fit_logistic(standard[training], sample.label[training], weight, float(logit(mean)))
+        probability[in_fold] = expit(standard[in_fold] * slope + intercept)
+        base[in_fold] = mean
+    return Calibration(probability, base, fold)
+
+
+def _fit_logistic(score: Doubles, label: Doubles, weight: Doubles, intercept: float) -> tuple[float, float]:
+    """Slope with a standard normal prior, and intercept, by Newton's method."""
+    features = np.column_stack([score, np.ones(len(score))])
+    start = np.array([0.0, intercept])
+    precision = np.array([1.0, 1e-3])  # the intercept's keeps it finite if all labels are equal
+    coefficients = start.copy()
+    for _ in range(_NEWTON_STEPS):
+        probability = expit(features @ coefficients)
+        gradient = features.T @ (weight * (label - probability)) - precision * (coefficients - start)
+        curvature = (features.T * (weight * probability * (1 - probability))) @ features + np.diag(precision)
+        step = np.linalg.solve(curvature, gradient)
+        step *= min(1.0, 3 / max(float(np.abs(step).max()), 1e-12))
+        coefficients = coefficients + step
+        if np.abs(step).max() < 1e-9:
+            break
+    return float(coefficients[0]), float(coefficients[1])
+
+
+def correct_mean(
+    sample: LabelSample,
+    calibration: Calibration,
+    measure: ExpectedMeasure,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    *,
+    generalize: bool = False,
+) -> CorrectedEstimate:
+    """Estimate the mean of a measure over the queries.
+
+    Args:
+        sample: the pairs and labels.
+        calibration: their probabilities.
+        measure: expected measure and influences under these probabilities.
+        bounds: lowest and highest possible value; (-1, 1) for a difference.
+        generalize: whether the interval is for all queries like these, as that of a mean over queries, and not for
+            these queries alone.
+    """
+    n = sample.n_queries
+    influence = measure.influence / n
+    tuned = tune(sample, calibration, influence)
+    value = float(measure.expected.mean() - influence @ (calibration.probability - tuned))
+    value += _correction(sample, influence, tuned)
+    extra = _query_variance(sample, measure, calibration.probability) if generalize else 0.0
+    return _estimate(sample, influence, tuned, value, bounds, extra)
+
+
+def correct_ratio(
+    sample: LabelSample,
+    calibration: Calibration,
+    gain: Doubles,
+    base: Doubles,
+    bounds: tuple[float, float] = (0.0, 1.0),
+) -> CorrectedEstimate:
+    """Estimate the sum of `gain` over the relevant pairs ÷ the sum of `base` over them; both of shape (n_pairs,).
+
+    The interval is that of the linearized ratio, for these queries; other arguments as of `correct_mean`.
+    """
+    probability = calibration.probability
+    expected = float(gain @ probability) / max(float(base @ probability), 1e-12)
+    tuned = tune(sample, calibration, gain - expected * base)
+    numerator, denominator = (float(part @ tuned) + _correction(sample, part, tuned) for part in (gain, base))
+    if denominator <= 0:
+        return _unknown(sample)
+    value = numerator / denominator
+    return _estimate(sample, (gain - value * base) / denominator, tuned, value, bounds)
+
+
+def tune(sample: LabelSample, calibration: Calibration, influence: Doubles) -> Doubles:
+    """Move the probabilities towards those without the judge, by the power (0 to 1) with the least variance.
+
+    Args:
+        sample: the pairs and labels.
+        calibration: their probabilities; a fold's power comes from the labels of the others.
+        influence: influence of each pair on the figure, shape (n_pairs,).
+
+    Source: Angelopoulos, Duchi and Zrnic 2023, 6 (power tuning).
+    """
+    base, shift = calibration.base, calibration.probability - calibration.base
+    labelled = np.flatnonzero(sample.is_labelled)
+    scale = (sample.weight[labelled] * influence[labelled]) ** 2
+    gained = scale * (sample.label[labelled] - base[labelled]) * shift[labelled]
+    squared = scale * shift[labelled] ** 2
+    tuned = calibration.probability.copy()
+    for fold in np.unique(calibration.fold):
+        training = calibration.fold[labelled] != fold
+        prior = PRIOR_LABELS * squared[training].mean() if training.any() else 0.0
+        denominator = squared[training].sum() + prior
+        if denominator > 0:
+            power = np.clip((gained[training].sum() + prior) / denominator, 0, 1)
+            in_fold = calibration.fold == fold
+            tuned[in_fold] = base[in_fold] + power * shift[in_fold]
+    return tuned
+
+
+def _correction(sample: LabelSample, influence: Doubles, probability: Doubles) -> float:
+    labelled = sample.is_labelled
+    residual = sample.label[labelled] - probability[labelled]
+    return float(np.sum(sample.weight[labelled] * influence[labelled] * residual))
+
+
+def _estimate(
+    sample: LabelSample,
+    influence: Doubles,
+    probability: Doubles,
+    value: float,
+    bounds: tuple[float, float],
+    extra_variance: float = 0.0,
+) -> CorrectedEstimate:
+    """The estimate with its interval; unknown with too few labels."""
+    labelled = sample.is_labelled
+    contributions = (sample.weight * influence)[labelled] ** 2 * (probability * (1 - probability))[labelled]
+    squares = float((contributions**2).sum())
+    effective = float(contributions.sum()) ** 2 / squares if squares > 0 else 0.0
+    clusters = len(np.unique(sample.pair_cluster[labelled]))
+    spread = influence**2 * probability * (1 - probability)
+    is_represented = float(sample.weight[labelled] @ spread[labelled]) >= MIN_REPRESENTED * float(spread.sum())
+    if clusters < MIN_QUERIES or effective < MIN_EFFECTIVE or not is_represented:
+        return _unknown(sample, effective)
+    variance, freedom = _sampling_variance(sample, influence, probability)
+    if extra_variance > 0:
+        total = variance + extra_variance
+        n = len(np.unique(sample.cluster))
+        freedom = total**2 / (variance**2 / freedom + extra_variance**2 / max(n - 1, 1))  # Satterthwaite 1946
+        variance = total
+    half = float(student.ppf(0.975, freedom) * np.sqrt(variance))
+    low, high = (float(np.clip(end, *bounds)) for end in (value - half, value + half))
+    return CorrectedEstimate(float(np.clip(value, *bounds)), low, high, int(labelled.sum()), effective, clusters)
+
+
+def _unknown(sample: LabelSample, effective: float = 0.0) -> CorrectedEstimate:
+    labelled = sample.is_labelled
+    clusters = len(np.unique(sample.pair_cluster[labelled]))
+    return CorrectedEstimate(np.nan, np.nan, np.nan, int(labelled.sum()), effective, clusters)
+
+
+def _sampling_variance(sample: LabelSample, influence: Doubles, probability: Doubles) -> tuple[float, float]:
+    """Variance of the correction and its degrees of freedom.
+
+    Within strata, residuals are compared with their mean; the variance p · (1 − p) counts like `PRIOR_LABELS` more
+    labels, because a few labels rarely show an error that is rare and heavily weighted. If only some queries were
+    sampled, the excess of the variance between clusters is added in proportion to the queries left out (Korn and
+    Graubard 1998). The degrees of freedom fall where a few labels dominate (Satterthwaite 1946).
+    """
+    labelled = sample.is_labelled
+    weight = sample.weight[labelled]
+    _, stratum = np.unique(sample.stratum[labelled], return_inverse=True)
+    sizes = np.bincount(stratum)
+    contributions = weight * influence[labelled] * (sample.label - probability)[labelled]
+    means = np.where(sizes > 1, np.bincount(stratum, contributions) / sizes, 0.0)
+    remaining = np.clip(1 - sample.query_share * sizes / np.bincount(stratum, weight), 0, 1)
+    correction = np.sqrt(remaining * np.where(sizes > 1, sizes / np.maximum(sizes - 1, 1), 1.0))
+    residuals = (contributions - means[stratum]) * correction[stratum]
+    expected = (weight * influence[labelled]) ** 2 * (probability * (1 - probability))[labelled] * remaining[stratum]
+    n, squares = len(weight), float((residuals**2).sum())
+    variance = (n * squares + PRIOR_LABELS * float(expected.sum())) / (n + PRIOR_LABELS)
+    freedom = float(max(n - len(sizes), 1))
+    if sample.query_share < 1:
+        _, cluster = np.unique(sample.pair_cluster[labelled], return_inverse=True)
+        sums = np.bincount(cluster, residuals)
+        between = len(sums) / max(len(sums) - 1, 1) * float((sums**2).sum())
+        variance += (1 - sample.query_share) * max(between - squares, 0.0)
+        freedom = float(max(len(sums) - 1, 1))
+    spread = float((residuals**4).sum()) - squares**2 / n
+    dominated = 2 * squares**2 / spread if spread > 0 else freedom
+    return variance, max(min(freedom, dominated), 2.0)
+
+
+def _query_variance(sample: LabelSample, measure: ExpectedMeasure, probability: Doubles) -> float:
+    """Variance of the mean over queries, from its variance between clusters under the probabilities and the variance of
+    labels within queries.
+    """
+    n = sample.n_queries
+    deviations = np.bincount(sample.cluster, measure.expected - measure.expected.mean())
+    sizes = np.bincount(sample.cluster)
+    n_clusters = int((sizes > 0).sum())
+    between = n_clusters / max(n_clusters - 1, 1) * float((deviations**2).sum())
+    within = float((measure.influence**2 * probability * (1 - probability)).sum())
+    return (between + within) / n**2

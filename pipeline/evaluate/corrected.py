@@ -1,0 +1,260 @@
+"""The stages `corrected_audit` and `corrected_evaluation`: figures of retrievers and systems by the judge's labels,
+corrected by the labels that people gave to a sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Output, Stage, Tables
+from darklode.pipeline.base.finite import finite_or_none
+from darklode.pipeline.base.majority_labels import WEIGHTED_LABELS_SQL
+from darklode.pipeline.base.measure_influence import ExpectedMeasure, UncertainLabels, is_supported, measure_influence
+from darklode.pipeline.base.prediction_powered import (
+    Calibration,
+    CorrectedEstimate,
+    LabelSample,
+    calibrate,
+    correct_mean,
+    correct_ratio,
+)
+from darklode.pipeline.base.types import Doubles, Ints, Mask, Row
+from darklode.pipeline.judge.logistic import log_odds
+from darklode.schemas.evaluation import EvaluateSettings
+from darklode.schemas.evaluation_tables import CORRECTED_AUDIT, CORRECTED_EVALUATION
+
+_READS = ("queries", "pool", "verdicts", "review_sample", "reviews")
+CORRECTED_AUDIT_STAGE = Stage("corrected_audit", 1, (*_READS, "rankings"), (CORRECTED_AUDIT.name,))
+CORRECTED_EVALUATION_STAGE = Stage(
+    "corrected_evaluation", 1, (*_READS, "test_queries", "test_rankings"), (CORRECTED_EVALUATION.name,)
+)
+
+HARD_LABEL_PROBABILITIES = (0.1, 0.9)
+"""Probabilities of not relevant and relevant verdicts without one; calibration replaces them, only their order counts
+beside verdicts with a probability."""
+
+# `query` is the number of the pair's query in the order of tenant and query_id.
+PAIRS_SQL = f"""
+    CREATE TEMP TABLE corrected_pairs AS
+    SELECT p.tenant, p.query_id, p.chunk_id, v.relevant, v.probability, h.relevance, h.weight, h.stratum,
+           coalesce(CAST(q.cluster_id AS VARCHAR), p.query_id) AS "group",
+           dense_rank() OVER (ORDER BY p.tenant, p.query_id) - 1 AS query
+    FROM pool p JOIN queries q USING (tenant, query_id) LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
+    LEFT JOIN ({WEIGHTED_LABELS_SQL}) h USING (tenant, query_id, chunk_id)
+"""
+ORDERED_PAIRS_SQL = "FROM corrected_pairs ORDER BY tenant, query_id, chunk_id"
+TEST_PAIRS_SQL = """
+    SELECT t.query_id IS NOT NULL AS is_test FROM corrected_pairs p LEFT JOIN test_queries t USING (tenant, query_id)
+    ORDER BY p.tenant, p.query_id, p.chunk_id
+"""
+RANKS_SQL = """
+    SELECT coalesce(r.rank, 0) AS rank FROM corrected_pairs p
+    LEFT JOIN (SELECT tenant, query_id, {text} AS chunk_id, rank FROM {table} WHERE {system} = $system) r
+    USING (tenant, query_id, chunk_id) ORDER BY p.tenant, p.query_id, p.chunk_id
+"""
+
+
+@dataclass(frozen=True)
+class LabelledPool:
+    """The pairs of the pool with their labels; arrays of shape (n_pairs,).
+
+    Attributes:
+        sample: the pairs, and people's labels of the sample.
+        score: the judge's log-odds of relevance; the mean for pairs without a readable verdict.
+        judged: 1 where the judge says relevant, else 0.
+    """
+
+    sample: LabelSample
+    score: Doubles
+    judged: Doubles
+
+    @classmethod
+    def read(cls, connection: duckdb.DuckDBPyConnection) -> LabelledPool:
+        """Read the pairs of a run, and create the table `corrected_pairs`."""
+        connection.execute(PAIRS_SQL)
+        rows = connection.sql(ORDERED_PAIRS_SQL).to_arrow_table()
+        query = rows["query"].to_numpy().astype(np.int64)
+        is_labelled = pc.and_(rows["relevance"].is_valid(), rows["weight"].is_valid())
+        label = pc.if_else(is_labelled, pc.greater(rows["relevance"], 0).cast(pa.float64()), None)
+        groups = pc.binary_join_element_wise(rows["tenant"], rows["group"], "\x00").combine_chunks()
+        cluster = np.zeros(int(query.max(initial=-1)) + 1, np.int64)
+        cluster[query] = groups.dictionary_encode().indices.to_numpy()
+        cluster = np.unique(cluster, return_inverse=True)[1].astype(np.int64)
+        strata = rows["stratum"].combine_chunks().dictionary_encode().indices
+        n_labelled_queries = len(np.unique(query[is_labelled.to_numpy()]))
+        sample = LabelSample(
+            query,
+            _to_doubles(label),
+            _to_doubles(pc.if_else(is_labelled, rows["weight"], None)),
+            pc.fill_null(strata, 0).to_numpy().astype(np.int64),
+            cluster,
+            n_labelled_queries / max(len(cluster), 1),
+        )
+        judged = pc.fill_null(rows["relevant"], False).cast(pa.float64()).to_numpy()
+        return cls(sample, _scores(rows), judged)
+
+
+def _scores(rows: pa.Table) -> Doubles:
+    """The judge's log-odds of each pair."""
+    low, high = HARD_LABEL_PROBABILITIES
+    hard = pc.if_else(rows["relevant"], high, low)
+    score = log_odds(_to_doubles(pc.coalesce(rows["probability"].cast(pa.float64()), hard)))
+    score = np.where(pc.is_valid(rows["relevant"]).to_numpy(), score, np.nan)
+    return np.asarray(np.where(np.isfinite(score), score, np.nanmean(score) if np.isfinite(score).any() else 0.0))
+
+
+def _to_doubles(values: pa.ChunkedArray) -> Doubles:
+    """As NumPy; null becomes NaN."""
+    return np.asarray(pc.fill_null(values.cast(pa.float64()), float("nan")).to_numpy(), np.float64)
+
+
+def corrected_audit(tables: Tables, output: Output, *, depths: Sequence[int], seed: int) -> None:
+    """Write each retriever's recall of the pool's relevant pairs, by the judge's labels and corrected.
+
+    Args:
+        tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `reviews` and `rankings`.
+        output: receives `corrected_audit`; nothing is written without a label of the sample.
+        depths: depths of the recall.
+        seed: assigns queries to folds.
+    """
+    with tables.connect() as connection:
+        pool = LabelledPool.read(connection)
+        if not pool.sample.is_labelled.any():
+            return
+        systems = [
+            name for (name,) in connection.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever").fetchall()
+        ]
+        ranks = {name: _read_ranks(connection, "rankings", "retriever", "chunk_id", name) for name in systems}
+    figures = CorrectedFigures(pool, calibrate(pool.sample, pool.score, seed), ranks, seed)
+    rows = list(figures.rows([f"R@{depth}" for depth in sorted(set(depths))]))
+    output.write(CORRECTED_AUDIT.name, pa.Table.from_pylist(rows, schema=CORRECTED_AUDIT.schema))
+
+
+def corrected_evaluation(tables: Tables, output: Output, settings: EvaluateSettings, *, seed: int) -> None:
+    """Write the systems' measures on the test queries and the differences of systems, by the judge's labels and
+    corrected.
+
+    Args:
+        tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `reviews`, `test_queries` and
+            `test_rankings`.
+        output: receives `corrected_evaluation`; nothing is written without a label of the sample.
+        settings: measures; others than P, nDCG and R are left out.
+        seed: assigns queries to folds.
+    """
+    with tables.connect() as connection:
+        pool = LabelledPool.read(connection)
+        if not pool.sample.is_labelled.any():
+            return
+        is_test = connection.sql(TEST_PAIRS_SQL).to_arrow_table()["is_test"].to_numpy()
+        systems = [
+            name for (name,) in connection.sql("SELECT DISTINCT system FROM test_rankings ORDER BY system").fetchall()
+        ]
+        ranks = {name: _read_ranks(connection, "test_rankings", "system", "text_id", name) for name in systems}
+    calibration = calibrate(pool.sample, pool.score, seed)
+    figures = CorrectedFigures(pool, calibration, ranks, seed).take(is_test)
+    rows = list(figures.rows(settings.measures))
+    output.write(CORRECTED_EVALUATION.name, pa.Table.from_pylist(rows, schema=CORRECTED_EVALUATION.schema))
+
+
+def _read_ranks(connection: duckdb.DuckDBPyConnection, table: str, column: str, text: str, system: str) -> Ints:
+    """Rank of each pair in a system's rankings, 0 if it is not ranked, shape (n_pairs,)."""
+    query = RANKS_SQL.format(text=text, table=table, system=column)
+    ranks = connection.sql(query, params={"system": system}).to_arrow_table()["rank"]
+    return np.asarray(ranks.to_numpy(), np.int64)
+
+
+@dataclass(frozen=True)
+class CorrectedFigures:
+    """Computes the figures of systems over the queries of a pool.
+
+    Attributes:
+        pool: pairs and labels.
+        calibration: their probabilities.
+        ranks: rank of each pair in each system's rankings, 0 if it is not ranked.
+        seed: seed of the expected measures.
+    """
+
+    pool: LabelledPool
+    calibration: Calibration
+    ranks: dict[str, Ints]
+    seed: int
+
+    def take(self, rows: Mask) -> CorrectedFigures:
+        """Select the pairs in a mask, of whole queries."""
+        sample = self.pool.sample.take(rows)
+        queries, query = np.unique(sample.query, return_inverse=True)
+        cluster = np.unique(sample.cluster[queries], return_inverse=True)[1].astype(np.int64)
+        share = len(np.unique(query[sample.is_labelled])) / max(len(queries), 1)
+        sample = replace(sample, query=query.astype(np.int64), cluster=cluster, query_share=max(share, 1e-9))
+        part = self.calibration
+        return CorrectedFigures(
+            LabelledPool(sample, self.pool.score[rows], self.pool.judged[rows]),
+            Calibration(part.probability[rows], part.base[rows], part.fold[rows]),
+            {name: ranks[rows] for name, ranks in self.ranks.items()},
+            self.seed,
+        )
+
+    def rows(self, measures: Sequence[str]) -> Iterator[Row]:
+        """Rows of each system, then of each two systems, by measure."""
+        for measure in measures:
+            if measure.startswith("R@"):
+                yield from self._recalls(measure, int(measure.removeprefix("R@")))
+            elif is_supported(measure):
+                yield from self._means(measure)
+
+    def _means(self, measure: str) -> Iterator[Row]:
+        sample = self.pool.sample
+        judged = UncertainLabels(sample.query, self.pool.judged, sample.n_queries)
+        by_system: dict[str, tuple[ExpectedMeasure, ExpectedMeasure]] = {
+            name: (
+                measure_influence(measure, ranks, self.calibration.labels(sample), self.seed),
+                measure_influence(measure, ranks, judged, self.seed),
+            )
+            for name, ranks in self.ranks.items()
+        }
+        for name, (expected, by_judge) in by_system.items():
+            estimate = correct_mean(sample, self.calibration, expected, generalize=True)
+            yield _row(name, None, measure, float(by_judge.expected.mean()), estimate)
+        for other, name in combinations(by_system, 2):
+            expected, by_judge = (
+                first - second for first, second in zip(by_system[name], by_system[other], strict=True)
+            )
+            estimate = correct_mean(sample, self.calibration, expected, (-1.0, 1.0), generalize=True)
+            yield _row(name, other, measure, float(by_judge.expected.mean()), estimate)
+
+    def _recalls(self, measure: str, depth: int) -> Iterator[Row]:
+        """Recall of the relevant pairs of all queries together."""
+        judged = self.pool.judged
+        in_top = {name: ((ranks > 0) & (ranks <= depth)).astype(np.float64) for name, ranks in self.ranks.items()}
+        for name, gain in in_top.items():
+            yield self._recall(name, None, measure, gain, judged)
+        for other, name in combinations(in_top, 2):
+            yield self._recall(name, other, measure, in_top[name] - in_top[other], judged)
+
+    def _recall(self, system: str, other: str | None, measure: str, gain: Doubles, judged: Doubles) -> Row:
+        bounds = (0.0, 1.0) if other is None else (-1.0, 1.0)
+        estimate = correct_ratio(self.pool.sample, self.calibration, gain, np.ones(len(gain)), bounds)
+        by_judge = float(gain @ judged / judged.sum()) if judged.any() else float("nan")
+        return _row(system, other, f"{measure} (pooled)", by_judge, estimate)
+
+
+def _row(system: str, other: str | None, measure: str, judge_only: float, estimate: CorrectedEstimate) -> Row:
+    return {
+        "system": system,
+        "other": other,
+        "measure": measure,
+        "judge_only": finite_or_none(judge_only),
+        "value": finite_or_none(estimate.value),
+        "low": finite_or_none(estimate.low),
+        "high": finite_or_none(estimate.high),
+        "labels": estimate.labels,
+        "effective_labels": estimate.effective_labels,
+        "label_clusters": estimate.clusters,
+    }

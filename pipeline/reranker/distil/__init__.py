@@ -1,0 +1,1 @@
+"""Distilled judges: small cross-encoders trained on the verdicts of a run's judge."""

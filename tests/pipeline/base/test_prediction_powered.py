@@ -1,0 +1,193 @@
+"""Corrected figures: unbiased whatever the judge, narrower with a good one, no wider with a useless one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.measure_influence import ExpectedMeasure, measure_influence
+from darklode.pipeline.base.prediction_powered import (
+    MIN_QUERIES,
+    Calibration,
+    CorrectedEstimate,
+    LabelSample,
+    calibrate,
+    correct_mean,
+    correct_ratio,
+    post_stratify,
+    tune,
+)
+
+QUERIES, PER_QUERY = 40, 50
+QUERY = np.repeat(np.arange(QUERIES), PER_QUERY)
+Floats = NDArray[np.float64]
+
+
+def population(seed: int = 0) -> tuple[Floats, Floats]:
+    """Score of a good judge, and people's labels, 1 in five relevant."""
+    random = np.random.default_rng(seed)
+    truth = (random.random(len(QUERY)) < 0.2).astype(float)
+    return truth * 2 + random.normal(size=len(QUERY)), truth
+
+
+def labelled(truth: Floats, size: int, seed: int) -> LabelSample:
+    """A simple random sample."""
+    drawn = np.random.default_rng(seed).permutation(len(truth))[:size]
+    label, weight = np.full(len(truth), np.nan), np.full(len(truth), np.nan)
+    label[drawn], weight[drawn] = truth[drawn], len(truth) / size
+    return LabelSample(QUERY, label, weight, np.zeros(len(truth), np.int64), np.arange(QUERIES))
+
+
+def share(sample: LabelSample, calibration: Calibration) -> CorrectedEstimate:
+    """The share of relevant pairs."""
+    expected = np.bincount(QUERY, calibration.probability) / PER_QUERY
+    return correct_mean(sample, calibration, ExpectedMeasure(expected, np.full(len(QUERY), 1 / PER_QUERY)))
+
+
+def repeat(size: int, judge: Callable[[Floats], Floats], n: int = 150) -> tuple[Floats, Floats, float]:
+    """Estimates and half widths over samples, and the truth."""
+    score, truth = population()
+    estimates = []
+    for seed in range(n):
+        sample = labelled(truth, size, seed)
+        estimates.append(share(sample, calibrate(sample, judge(score), seed)))
+    values, lows, highs = (np.array([getattr(part, name) for part in estimates]) for name in ("value", "low", "high"))
+    return values, (highs - lows) / 2, float(truth.mean())
+
+
+def test_the_estimate_is_unbiased_and_covered_and_a_good_judge_narrows_it() -> None:
+    values, half, truth = repeat(150, lambda score: score)
+    assert abs(values.mean() - truth) < 0.01
+    assert (np.abs(values - truth) <= half).mean() >= 0.9
+    useless, wide, _ = repeat(150, lambda score: np.random.default_rng(1).normal(size=len(score)))
+    assert abs(useless.mean() - truth) < 0.01
+    assert half.mean() < 0.85 * wide.mean()
+
+
+@pytest.mark.parametrize("judge", [lambda score: np.random.default_rng(1).normal(size=len(score)), lambda s: -s])
+def test_a_judge_that_people_do_not_support_costs_nothing(judge: Callable[[Floats], Floats]) -> None:
+    _, truth = population()
+    widths = []
+    for seed in range(60):
+        sample = labelled(truth, 60, seed)
+        calibration = calibrate(sample, judge(np.random.default_rng(2).normal(size=len(truth))), seed)
+        people = share(sample, replace(calibration, probability=calibration.base))
+        found = share(sample, calibration)
+        widths.append((found.high - found.low, people.high - people.low))
+    with_judge, people_only = np.mean(widths, axis=0)
+    assert with_judge < 1.1 * people_only
+
+
+def test_probabilities_come_from_labels_of_other_clusters_and_respect_weights() -> None:
+    score, truth = population()
+    sample = labelled(truth, 400, 1)
+    before = calibrate(sample, score, 3)
+    own = before.fold == before.fold[0]
+    changed = replace(sample, label=np.where(own & sample.is_labelled, 1 - sample.label, sample.label))
+    after = calibrate(changed, score, 3)
+    assert (before.probability[own] == after.probability[own]).all()
+    assert (before.probability[~own] != after.probability[~own]).all()
+    many = np.where(truth > 0, 5.0, 1.0) * np.where(sample.is_labelled, 1.0, np.nan)
+    assert calibrate(replace(sample, weight=many), score, 3).base.mean() > before.base.mean() + 0.2
+    assert (calibrate(replace(sample, weight=3 * sample.weight), score, 3).probability == before.probability).all()
+
+
+def test_an_oversampled_stratum_does_not_bias_the_estimate() -> None:
+    score, truth = population()
+    likely = score > 1.5
+    values = []
+    for seed in range(150):
+        random = np.random.default_rng(seed)
+        label, weight = np.full(len(truth), np.nan), np.full(len(truth), np.nan)
+        for part, size in ((likely, 100), (~likely, 60)):
+            rows = random.permutation(np.flatnonzero(part))[:size]
+            label[rows], weight[rows] = truth[rows], 1.0
+        stratum = likely.astype(np.int64)
+        sample = LabelSample(QUERY, label, weight, stratum, np.arange(QUERIES))
+        sample = replace(sample, weight=post_stratify(weight, stratum, np.bincount(stratum)))
+        assert np.nansum(sample.weight) == pytest.approx(len(truth))
+        values.append(share(sample, calibrate(sample, score, seed)).value)
+    assert abs(np.mean(values) - truth.mean()) < 0.01
+    assert truth[likely].mean() > truth.mean() + 0.2, "unweighted labels would be biased"
+
+
+def test_the_ratio_of_two_sums_is_covered() -> None:
+    score, truth = population()
+    found = (score > 1).astype(float)
+    recall, estimates = float(found @ truth / truth.sum()), []
+    for seed in range(150):
+        sample = labelled(truth, 150, seed)
+        estimates.append(correct_ratio(sample, calibrate(sample, score, seed), found, np.ones(len(found))))
+    assert abs(np.mean([part.value for part in estimates]) - recall) < 0.03
+    assert np.mean([part.low <= recall <= part.high for part in estimates]) >= 0.9
+
+
+def test_the_difference_of_a_system_and_itself_is_zero() -> None:
+    score, truth = population()
+    sample = labelled(truth, 150, 1)
+    calibration = calibrate(sample, score, 1)
+    rank = np.tile(np.arange(1, PER_QUERY + 1), QUERIES)
+    ndcg = measure_influence("nDCG@10", rank, calibration.labels(sample), 1)
+    assert np.isnan(correct_mean(sample, calibration, ndcg - ndcg, (-1, 1)).value), "no label says anything about it"
+    alone = correct_mean(sample, calibration, ndcg)
+    general = correct_mean(sample, calibration, ndcg, generalize=True)
+    assert general.value == alone.value
+    assert general.high - general.low > alone.high - alone.low, "other queries vary, too"
+
+
+def test_too_few_labels_are_unknown() -> None:
+    score, truth = population()
+    sample = labelled(truth, 150, 1)
+    few = replace(sample, label=np.where(QUERY < MIN_QUERIES - 1, sample.label, np.nan))
+    found = share(few, calibrate(few, score, 1))
+    assert np.isnan([found.value, found.low, found.high]).all()
+    assert (found.labels, found.clusters) == (int(few.is_labelled.sum()), MIN_QUERIES - 1)
+    one_dominates = replace(sample, weight=np.where(np.arange(len(QUERY)) == np.argmax(sample.is_labelled), 1e6, 1.0))
+    dominated = share(one_dominates, calibrate(one_dominates, score, 1))
+    assert dominated.effective_labels < 2
+    assert np.isnan(dominated.value)
+
+
+def test_labels_apart_from_the_pairs_that_matter_are_not_enough() -> None:
+    score, truth = population()
+    first = np.arange(len(QUERY)) % PER_QUERY == 0
+    sample = labelled(truth, 150, 1)
+    sample = replace(sample, label=np.where(first, np.nan, sample.label), weight=np.where(first, np.nan, sample.weight))
+    calibration = calibrate(sample, score, 1)
+    influence = np.where(first, 1.0, 0.001)
+    found = correct_mean(sample, calibration, ExpectedMeasure(np.zeros(QUERIES), influence))
+    assert found.effective_labels > 50
+    assert np.isnan(found.value)
+
+
+def test_labels_of_part_of_the_queries_widen_the_interval() -> None:
+    score, truth = population()
+    query_effect = np.repeat(np.random.default_rng(5).random(QUERIES) < 0.3, PER_QUERY)
+    sample = labelled(np.where(query_effect, 1.0, truth), 300, 1)
+    calibration = calibrate(sample, score, 1)
+    whole, part = share(sample, calibration), share(replace(sample, query_share=0.2), calibration)
+    assert part.high - part.low > whole.high - whole.low
+
+
+def test_the_power_is_low_where_the_judge_misleads() -> None:
+    score, truth = population()
+    sample = labelled(truth, 400, 1)
+    honest = calibrate(sample, score, 1)
+    ones = np.ones(len(truth))
+    assert tune(sample, honest, ones) == pytest.approx(honest.probability, abs=0.1)
+    wrong = replace(honest, probability=np.clip(2 * honest.base - honest.probability, 0.01, 0.99))
+    assert np.abs(tune(sample, wrong, ones) - wrong.base).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("label", "weight", "message"),
+    [([2.0, np.nan], [1, np.nan], "labels must be"), ([1.0, np.nan], [np.nan, 1], "needs a weight")],
+)
+def test_labels_and_weights_are_checked(label: list[float], weight: list[float], message: str) -> None:
+    zeros = np.zeros(2, np.int64)
+    with pytest.raises(ValueError, match=message):
+        LabelSample(zeros, np.array(label), np.array(weight), zeros, np.zeros(1, np.int64))

@@ -1,0 +1,143 @@
+"""Figures of systems corrected by reviewers: near the truth where the judge is far from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.evaluate.corrected import (
+    CORRECTED_AUDIT_STAGE,
+    CORRECTED_EVALUATION_STAGE,
+    corrected_audit,
+    corrected_evaluation,
+)
+from darklode.schemas.evaluation import EvaluateSettings
+from darklode.schemas.evaluation_tables import TEST_QUERIES, TEST_RANKINGS
+from darklode.schemas.tables import TABLES
+from helpers.reviewed_run import Pairs, answered, honest, key_of, pairs, put_run, sampled
+from helpers.runs import execute, put, read
+
+DEPTH = 10
+
+
+@pytest.fixture
+def made() -> Pairs:
+    """A judge that calls twice as many pairs relevant as people do."""
+    made = pairs({"a": 60}, per_query=20)
+    for pair in made.values():
+        pair["relevant"] = (pair["probability"] or 0.0) > 0.25
+    return made
+
+
+def put_rankings(run: Run, made: Pairs) -> dict[str, dict[Any, int]]:
+    """Rankings by probability, and at random; returns the rank of each pair by system."""
+    random, ranks = np.random.default_rng(4), dict[str, dict[Any, int]]()
+    for system in ("good", "random"):
+        for tenant, query in dict.fromkeys(key[:2] for key in made):
+            keys = [key for key in made if key[:2] == (tenant, query)]
+            scores = [made[key]["probability"] or 0 if system == "good" else random.random() for key in keys]
+            order = np.argsort(scores)[::-1]
+            ranks.setdefault(system, {}).update({keys[row]: place for place, row in enumerate(order, 1)})
+    rows = [
+        {"tenant": key[0], "query_id": key[1], "text_id": key[2], "system": system, "rank": rank, "score": 1.0}
+        for system, of_system in ranks.items()
+        for key, rank in sorted(of_system.items(), key=lambda item: (item[0][:2], item[1]))
+    ]
+    put(run, "test_rankings", pa.Table.from_pylist(rows, TEST_RANKINGS.schema))
+    for row in rows:
+        row |= {"retriever": row.pop("system"), "chunk_id": row.pop("text_id")}
+    put(run, "rankings", pa.Table.from_pylist(rows, TABLES["rankings"].schema))
+    return ranks
+
+
+def reviewed_run(run: Run, made: Pairs, **options: Any) -> dict[str, dict[Any, int]]:
+    """A run with distinct clusters, rankings, test queries and a reviewed sample."""
+    put_run(run, made)
+    queries = run.tables("queries").read("queries")
+    rows = [row | {"cluster_id": number} for number, row in enumerate(queries.to_pylist())]
+    put(run, "queries", pa.Table.from_pylist(rows, queries.schema))
+    ranks = put_rankings(run, made)
+    test = [
+        {"tenant": "a", "query_id": query, "text": "x", "group": query, "kind": None, "shares_positive": None}
+        for query in dict.fromkeys(key[1] for key in made if int(key[1][1:]) % 2)
+    ]
+    put(run, "test_queries", pa.Table.from_pylist(test, TEST_QUERIES.schema))
+    sample = sampled(run, query_share=1, **options)
+    answered(run, honest(made, [key_of(row) for row in sample]))
+    return ranks
+
+
+def evaluated(run: Run) -> dict[tuple[str, str | None, str], dict[str, Any]]:
+    settings = EvaluateSettings(measures=("P@5", "nDCG@10", "R@10", "Judged@10"))
+    execute(
+        run,
+        CORRECTED_EVALUATION_STAGE,
+        lambda tables, output: corrected_evaluation(tables, output, settings, seed=1),
+    )
+    return {(row["system"], row["other"], row["measure"]): row for row in read(run, "corrected_evaluation")}
+
+
+def precision(made: Pairs, ranks: dict[Any, int], label: str) -> float:
+    """P@5 over the test queries by people's ("true") or the judge's ("relevant") labels."""
+    top = [bool(made[key][label]) for key, rank in ranks.items() if rank <= 5 and int(key[1][1:]) % 2]
+    return sum(top) / len(top)
+
+
+def test_test_queries_are_corrected_towards_people(run: Run, made: Pairs) -> None:
+    ranks = reviewed_run(run, made, max_pairs=600)
+    rows = evaluated(run)
+    row = rows["good", None, "P@5"]
+    truth, judged = (precision(made, ranks["good"], label) for label in ("true", "relevant"))
+    assert row["judge_only"] == pytest.approx(judged)
+    assert row["low"] <= truth <= row["high"]
+    assert abs(row["value"] - truth) < abs(judged - truth) / 2
+    assert row["low"] <= row["value"] <= row["high"]
+    difference = rows["random", "good", "P@5"]
+    assert difference["low"] <= precision(made, ranks["random"], "true") - truth <= difference["high"] < 0
+    assert {measure for _, _, measure in rows} == {"P@5", "nDCG@10", "R@10 (pooled)"}
+    assert 0 < row["labels"] < 600, "labels of test queries"
+    assert len(rows) == 3 * 3
+
+
+def test_retrievers_are_corrected_over_all_queries(run: Run, made: Pairs) -> None:
+    ranks = reviewed_run(run, made, max_pairs=600)
+    execute(
+        run,
+        CORRECTED_AUDIT_STAGE,
+        lambda tables, output: corrected_audit(tables, output, depths=[DEPTH, DEPTH], seed=1),
+    )
+    rows = {(row["system"], row["other"]): row for row in read(run, "corrected_audit")}
+    relevant = [key for key, pair in made.items() if pair["true"]]
+    recall = {name: np.mean([ranks[name][key] <= DEPTH for key in relevant]) for name in ranks}
+    for name in ("good", "random"):
+        row = rows[name, None]
+        assert row["low"] <= recall[name] <= row["high"]
+        assert (row["measure"], row["labels"]) == (f"R@{DEPTH} (pooled)", 600)
+    assert rows["random", "good"]["high"] < 0
+    assert set(rows) == {("good", None), ("random", None), ("random", "good")}
+
+
+def test_few_labels_leave_the_figure_unknown_beside_the_judges(run: Run, made: Pairs) -> None:
+    reviewed_run(run, made, max_pairs=8)
+    row = evaluated(run)["good", None, "nDCG@10"]
+    assert (row["value"], row["low"], row["high"]) == (None, None, None)
+    assert row["judge_only"] > 0
+
+
+def test_without_labels_of_the_sample_nothing_is_written(run: Run, made: Pairs) -> None:
+    reviewed_run(run, made, max_pairs=20)
+    answered(run, [])
+    assert evaluated(run) == {}
+
+
+def test_a_judge_without_probabilities_and_unreadable_verdicts_are_used_by_label(run: Run, made: Pairs) -> None:
+    for number, pair in enumerate(made.values()):
+        pair["probability"] = None
+        pair["relevant"] = None if number % 50 == 0 else pair["relevant"]
+    reviewed_run(run, made, max_pairs=600)
+    row = evaluated(run)["random", None, "P@5"]
+    assert row["low"] <= row["value"] <= row["high"]
