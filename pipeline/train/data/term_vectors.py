@@ -108,7 +108,7 @@ class QueryTokenizer:
         return int(max(self.tokenizer.get_vocab().values())) + 1
 
     @property
-    def excluded(self) -> set[int]:
+    def ignored_tokens(self) -> set[int]:
         """Tokens without a vector: special ones, and those of the query prompt, which every query has."""
         return {*self.tokenizer.all_special_ids, *self._ids([self.prompt], special=False)[0]}
 
@@ -151,7 +151,7 @@ def write_term_vectors(tables: Tables, output: Output, base: BaseEncoder, *, wan
             frozen = base.open(tables)
             positions, token_ids = _sample(base, frozen, opened, seed)
             n_texts = len(positions)
-            terms = fit_term_vectors(token_ids, frozen.take(positions), opened.excluded)
+            terms = fit_term_vectors(token_ids, frozen.take(positions), opened.ignored_tokens)
         output.write(TERM_VECTORS.name, TERM_VECTORS.rows({"token": terms.tokens, "vector": _lists(terms.vectors)}))
         queries = tables.read("adaptation_queries", ["tenant", "query_id", "text"])
         vectors = terms.of_queries(opened.queries(queries["text"].to_pylist()))
@@ -213,9 +213,9 @@ def _counts(token_ids: Sequence[Sequence[int]], tokens: Ints) -> csr_array:
     flat = np.concatenate([np.asarray(ids, np.int64) for ids in token_ids] or [np.empty(0, np.int64)])
     text = np.repeat(np.arange(len(token_ids)), [len(ids) for ids in token_ids])
     column = np.minimum(np.searchsorted(tokens, flat), max(len(tokens) - 1, 0))
-    known = tokens[column] == flat if len(tokens) else np.zeros(len(flat), bool)
-    values = np.ones(int(known.sum()), np.float32)
-    return sparse.csr_array((values, (text[known], column[known])), shape=(len(token_ids), len(tokens)))
+    has_vector = tokens[column] == flat if len(tokens) else np.zeros(len(flat), bool)
+    values = np.ones(int(has_vector.sum()), np.float32)
+    return sparse.csr_array((values, (text[has_vector], column[has_vector])), shape=(len(token_ids), len(tokens)))
 
 
 def _sample(
@@ -247,8 +247,8 @@ def term_queries(tables: Tables, query_ids: pa.Array) -> Floats | None:
         return None
     rows = tables.read(TERM_QUERIES.name).combine_chunks()
     vectors = _array(rows["vector"], len(rows))
-    found: Ints = pc.index_in(query_ids, rows["query_id"].combine_chunks()).to_numpy()
-    return vectors[found]
+    rows_of_queries: Ints = pc.index_in(query_ids, rows["query_id"].combine_chunks()).to_numpy()
+    return vectors[rows_of_queries]
 
 
 def _array(column: pa.ChunkedArray, n_rows: int) -> Floats:

@@ -57,7 +57,7 @@ class TermStart:
         train, validation = (replace(queries, vectors=self.apply(queries)) for queries in (task.train, task.validation))
         return replace(task, train=train, validation=validation)
 
-    def at(self, share: float) -> TermStart:
+    def interpolate(self, share: float) -> TermStart:
         """The start at a share of the way from the base."""
         eye = np.eye(len(self.bias), dtype=np.float32)
         weight = np.asarray(eye + share * (self.weight - eye), np.float32)
@@ -77,7 +77,7 @@ class TermStart:
             return None
         part = {name: weights[f"{PREFIX}{name}"] for name in ("weight", "bias", "terms", "settings")}
         term_share, power = map(float, part["settings"].reshape(-1))
-        return cls(term_share, power, part["weight"], part["bias"].reshape(-1), part["terms"]).at(share)
+        return cls(term_share, power, part["weight"], part["bias"].reshape(-1), part["terms"]).interpolate(share)
 
 
 def term_starts(task: Task, whitening: Whitening | None, shares: Sequence[float] = TERM_SHARES) -> list[TermStart]:

@@ -72,7 +72,7 @@ def test_it_tokenizes_as_the_encoder_does(tmp_path: Path) -> None:
     assert len(ids) == 8, "cut as the encoder's input is"
     names = tokenizer.tokenizer.convert_ids_to_tokens(ids)
     assert names[:4] == ["[CLS]", "a", "##s", "##k"], "with the prompt"
-    assert {*ids[:4], ids[-1]} <= tokenizer.excluded
+    assert {*ids[:4], ids[-1]} <= tokenizer.ignored_tokens
     assert not {*tokenizer.documents(["badu"])[0]} & {*tokenizer.tokenizer.all_special_ids}
 
 

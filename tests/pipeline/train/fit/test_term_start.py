@@ -59,7 +59,7 @@ def test_it_mixes_the_whitened_vector_with_the_scaled_terms(task: Task) -> None:
 def test_its_way_begins_at_the_base(task: Task) -> None:
     helped = with_terms(task, helpful=True)
     start = term_starts(helped, next(whitenings(task)))[1]
-    np.testing.assert_allclose(start.at(0.0).apply(helped.train), helped.train.vectors, atol=1e-6)
+    np.testing.assert_allclose(start.interpolate(0.0).apply(helped.train), helped.train.vectors, atol=1e-6)
     again = TermStart.from_weights(from_rows(as_rows(0, start.tensors())), 1.0)
     assert again is not None
     assert (again.share, again.power) == (start.share, start.power)

@@ -46,7 +46,7 @@ def mixed(settings: SentenceTransformersSettings, d: int = 8) -> tuple[TermStart
     encoder, draws = SentenceTransformersEncoder(settings), np.random.default_rng(0)
     tokenizer = QueryTokenizer.open(settings)
     assert tokenizer is not None
-    terms = fit_term_vectors(tokenizer.documents(TEXTS), encoder.encode_documents(TEXTS), tokenizer.excluded)
+    terms = fit_term_vectors(tokenizer.documents(TEXTS), encoder.encode_documents(TEXTS), tokenizer.ignored_tokens)
     weight, mix = draws.normal(size=(2, d, d)).astype(np.float32)
     start = TermStart(0.5, 0.25, weight, draws.normal(size=d).astype(np.float32), mix)
     queries = QuerySet.from_texts(QUERIES, Queries(encoder))
