@@ -43,7 +43,7 @@ _BATCH = 1024
 
 
 @dataclass(frozen=True)
-class TermVectors:
+class TokenVectors:
     """Vectors of tokens.
 
     Attributes:
@@ -55,7 +55,7 @@ class TermVectors:
     vectors: Floats
 
     @classmethod
-    def from_tables(cls, tables: Tables) -> TermVectors:
+    def from_tables(cls, tables: Tables) -> TokenVectors:
         """Load `term_vectors`."""
         rows = tables.read(TERM_VECTORS.name).sort_by("token").combine_chunks()
         return cls(rows["token"].to_numpy().astype(np.int64), _array(rows["vector"], len(rows)))
@@ -129,24 +129,24 @@ class QueryTokenizer:
         return ids
 
 
-def write_term_vectors(tables: Tables, output: Output, base: BaseEncoder, *, wanted: bool, seed: int) -> None:
+def write_term_vectors(tables: Tables, output: Output, base: BaseEncoder, *, enabled: bool, seed: int) -> None:
     """Fit term vectors on the texts, and write them with the vector that each query's tokens give.
 
-    Writes nothing if they are not wanted, or the encoder has no local tokenizer with at most `MAX_VOCABULARY` tokens. A
-    warm start keeps the term vectors of its adapter.
+    Writes nothing if they are not enabled, or the encoder has no local tokenizer with at most `MAX_VOCABULARY` tokens.
+    A warm start keeps the term vectors of its adapter.
 
     Args:
         tables: the tables of `adaptation_pairs`; no label is read.
         output: receives `term_vectors` and `term_queries`.
         base: the encoder to adapt.
-        wanted: whether a method can use them.
+        enabled: whether a method can use them.
         seed: draws the texts if there are more than `MAX_TEXTS`.
     """
-    opened = QueryTokenizer.open(base.encoder) if wanted else None
+    opened = QueryTokenizer.open(base.encoder) if enabled else None
     n_texts = 0
     if opened is not None:
         if base.start is not None and base.start.mixing is not None:
-            terms = TermVectors(base.start.mixing["tokens"].astype(np.int64), base.start.mixing["vectors"])
+            terms = TokenVectors(base.start.mixing["tokens"].astype(np.int64), base.start.mixing["vectors"])
         else:
             frozen = base.open(tables)
             positions, token_ids = _sample(base, frozen, opened, seed)
@@ -162,7 +162,7 @@ def write_term_vectors(tables: Tables, output: Output, base: BaseEncoder, *, wan
 
 def fit_term_vectors(
     token_ids: Sequence[Sequence[int]], vectors: Floats, excluded: Collection[int] = ()
-) -> TermVectors:
+) -> TokenVectors:
     """Ridge regression of text vectors on their tokens: min |X·T − (D − mean D)|² + ridge·|T|².
 
     A row of X has the idf of each token that the text has, scaled to unit length. A token's vector is its row of T
@@ -182,7 +182,7 @@ def fit_term_vectors(
     by_frequency = np.lexsort((np.arange(len(frequency)), -frequency))[:MAX_TERMS]
     tokens = np.sort(by_frequency[frequency[by_frequency] > 0])
     if not len(tokens):
-        return TermVectors(tokens, np.empty((0, vectors.shape[1]), np.float32))
+        return TokenVectors(tokens, np.empty((0, vectors.shape[1]), np.float32))
     idf = np.log(1 + len(token_ids) / frequency[tokens]).astype(np.float32)
     present = _counts([ids.tolist() for ids in own_tokens], tokens)
     rows = (present @ sparse.diags_array(idf)).tocsr()
@@ -192,7 +192,7 @@ def fit_term_vectors(
         right = rows.T @ (vectors - vectors.mean(axis=0))
         factor = cho_factor(_gram(rows), lower=True, overwrite_a=True, check_finite=False)
         solution = cho_solve(factor, right.astype(np.float32), check_finite=False)
-    return TermVectors(tokens, np.asarray(idf[:, None] * solution, np.float32))
+    return TokenVectors(tokens, np.asarray(idf[:, None] * solution, np.float32))
 
 
 def _gram(rows: csr_array) -> Floats:

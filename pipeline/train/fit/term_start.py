@@ -67,8 +67,8 @@ class TermStart:
     def tensors(self) -> dict[str, Floats]:
         """Its tensors by name, to be stored with those of a head."""
         settings = np.array([self.share, self.power], np.float32)
-        named = {"weight": self.weight, "bias": self.bias, "terms": self.terms, "settings": settings}
-        return {f"{PREFIX}{name}": np.ascontiguousarray(tensor) for name, tensor in named.items()}
+        tensors = {"weight": self.weight, "bias": self.bias, "terms": self.terms, "settings": settings}
+        return {f"{PREFIX}{name}": np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
 
     @classmethod
     def from_weights(cls, weights: Weights, share: float = 1.0) -> TermStart | None:
@@ -107,7 +107,7 @@ def best_term_start(task: Task, whitening: Whitening | None) -> TermStart | None
         task: has the validation queries.
         whitening: the best one; None: the base is better.
     """
-    queries, best = task.validation, None
+    queries, best_start = task.validation, None
     starts = term_starts(task, whitening)
     if not starts:
         return None
@@ -116,5 +116,5 @@ def best_term_start(task: Task, whitening: Whitening | None) -> TermStart | None
     for start in starts:
         ndcg = queries.ndcg(task.frozen, start.apply(queries))
         if ndcg > best_ndcg:
-            best, best_ndcg = start, ndcg
-    return best
+            best_start, best_ndcg = start, ndcg
+    return best_start

@@ -18,7 +18,7 @@ from darklode.pipeline.train.data.term_vectors import (
     RIDGE,
     TERM_VECTORS_STAGE,
     QueryTokenizer,
-    TermVectors,
+    TokenVectors,
     fit_term_vectors,
     term_queries,
     write_term_vectors,
@@ -48,7 +48,7 @@ def test_they_are_the_ridge_regression_on_weighted_unit_rows() -> None:
 
 
 def test_a_query_gets_the_sum_over_the_root_of_its_length() -> None:
-    terms = TermVectors(np.array([3, 8]), np.array([[1, 0], [0, 2]], np.float32))
+    terms = TokenVectors(np.array([3, 8]), np.array([[1, 0], [0, 2]], np.float32))
     found = terms.of_queries([[3, 8, 8, 1], [1], []])
     np.testing.assert_allclose(found, [[0.5, 2], [0, 0], [0, 0]])
 
@@ -82,13 +82,13 @@ def test_an_encoder_without_a_local_tokenizer_has_none(tmp_path: Path, monkeypat
     assert QueryTokenizer.open(model_in(tmp_path)) is None, "too large a table"
 
 
-def fitted(base: BaseEncoder, folder: Path, *, wanted: bool = True, seed: int = 0) -> Run:
+def fitted(base: BaseEncoder, folder: Path, *, enabled: bool = True, seed: int = 0) -> Run:
     run = Run(str(folder))
     execute(run, PAIRS_STAGE, lambda _tables, output: adaptation_pairs(base.sources, output, AdaptSettings()))
     execute(
         run,
         TERM_VECTORS_STAGE,
-        lambda tables, output: write_term_vectors(tables, output, base, wanted=wanted, seed=seed),
+        lambda tables, output: write_term_vectors(tables, output, base, enabled=enabled, seed=seed),
     )
     return run
 
@@ -100,7 +100,7 @@ def test_queries_get_theirs_whatever_their_order(tmp_path: Path, monkeypatch: py
     task = Task.from_tables(tables, base.open(tables), same_document=False)
     tokenizer = QueryTokenizer.open(base.encoder)
     assert tokenizer is not None
-    expected = TermVectors.from_tables(tables).of_queries(tokenizer.queries(list(task.train.texts)))
+    expected = TokenVectors.from_tables(tables).of_queries(tokenizer.queries(list(task.train.texts)))
     assert task.train.terms is not None
     assert np.abs(expected).max() > 0
     np.testing.assert_array_equal(task.train.terms, expected)
@@ -119,7 +119,7 @@ def test_queries_get_theirs_whatever_their_order(tmp_path: Path, monkeypatch: py
 
 def test_unwanted_ones_are_not_made(tmp_path: Path) -> None:
     base = base_for(build_to_adapt(tmp_path / "run", {"train": 6, "validation": 3, "test": 3}), root=tmp_path)
-    tables = fitted(base, tmp_path / "out", wanted=False).tables()
+    tables = fitted(base, tmp_path / "out", enabled=False).tables()
     assert tables.rows("term_vectors") == tables.rows("term_queries") == 0
     assert QuerySet.from_tables(tables, base.open(tables), "train").terms is None
     assert term_queries(tables, pa.array(["train-000"])) is None
@@ -129,6 +129,6 @@ def test_a_warm_start_keeps_those_of_its_adapter(tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 6, "validation": 3, "test": 3})
     mixing = {"tokens": np.array([5, 6], np.int32), "vectors": np.eye(2, 8, dtype=np.float32)}
     base = replace(base_for(source, root=tmp_path), start=InitialHead("", "w", None, (), mixing))
-    terms = TermVectors.from_tables(fitted(base, tmp_path / "out").tables())
+    terms = TokenVectors.from_tables(fitted(base, tmp_path / "out").tables())
     assert terms.tokens.tolist() == [5, 6]
     np.testing.assert_array_equal(terms.vectors, mixing["vectors"])

@@ -97,7 +97,7 @@ def test_looks_and_minings_are_among_the_moved_texts(adapted: Adapted, task: Tas
 def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp_path: Path) -> None:
     out, sources = Run(str(tmp_path / "out")), adapted.base.sources
     execute(out, PAIRS_STAGE, lambda _tables, output: adaptation_pairs(sources, output, AdaptSettings()))
-    execute(out, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, wanted=False, seed=0))
+    execute(out, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, enabled=False, seed=0))
     execute(
         out,
         ABLATION_STAGE,

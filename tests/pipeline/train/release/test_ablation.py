@@ -25,7 +25,7 @@ def test_what_moves_nothing_finds_what_the_base_does(adapted: Adapted, tmp_path:
     out = Run(str(tmp_path / "out"))
     sources = adapted.base.sources
     execute(out, PAIRS_STAGE, lambda _tables, output: adaptation_pairs(sources, output, AdaptSettings()))
-    execute(out, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, wanted=True, seed=0))
+    execute(out, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, enabled=True, seed=0))
     execute(
         out,
         ABLATION_STAGE,
@@ -58,6 +58,6 @@ def test_without_a_test_query_nothing_is_compared(adapted: Adapted, tmp_path: Pa
         compare(given, output, STILL, adapted.base, methods=["linear"], seeds=1)
 
     execute(out, PAIRS_STAGE, untested)
-    execute(out, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, wanted=False, seed=0))
+    execute(out, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, enabled=False, seed=0))
     with pytest.raises(ArtifactError, match="no test query has a positive"):
         execute(out, ABLATION_STAGE, work)
