@@ -202,8 +202,8 @@ ADAPTER_WEIGHTS = Table(
     "adapter_weights",
     ("trial", "tensor", "row"),
     "trained weights of each trial (with cross-validation: of the selected one, on all train queries). Heads: the term "
-    "added to the query vector, so zeros are the base; `start.…`: the mix with term vectors that they are applied to. "
-    "Encoders: their own tensors",
+    "added to the query vector, so zeros are the base; `term_start.…`: the mix with term vectors that they are applied "
+    "to. Encoders: their own tensors",
     pa.schema(
         [
             TRIAL,

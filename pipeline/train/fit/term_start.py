@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TERM_SHARES = (0.25, 0.5, 0.65)
 """Shares of the term vectors to try, beside none."""
 
-PREFIX = "start."
+PREFIX = "term_start."
 """Prefix of its tensors among those of a head."""
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.fit.peak_memory import PeakMemory
+from darklode.pipeline.train.fit.term_start import PREFIX
 from darklode.pipeline.train.release.evaluation import DEPTH
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.comparison_tables import COMPARISON_LISTS
@@ -109,7 +110,7 @@ class _SeededBaseline:
             "seconds": round(time.process_time() - start_time, 1),
             "peak_mb": peak.megabytes(),
             "gpu_peak_mb": peak.gpu_megabytes(),
-            "trained": sum(tensor.size for tensor in choice.weights.values()),
+            "trained": sum(tensor.size for name, tensor in choice.weights.items() if not name.startswith(PREFIX)),
         }
 
     def _lists(self, method: Method, choice: _SelectedModel, frozen: FrozenIndex, queries: QuerySet) -> pa.Table:

@@ -65,7 +65,7 @@ TRAINING_DATA_SQL = """
 TRIALS_SQL = "SELECT setting, share, step, validation, stopped FROM adaptation_trials ORDER BY trial, share"
 PARAMETER_COUNT_SQL = """
     SELECT CAST(sum(len(weights)) AS BIGINT) AS numbers FROM adapter_weights
-    WHERE trial = (SELECT min(trial) FROM adapter_weights) AND NOT starts_with(tensor, 'start.')
+    WHERE trial = (SELECT min(trial) FROM adapter_weights) AND NOT starts_with(tensor, 'term_start.')
 """
 TRAINING_LOG_SQL = """
     SELECT setting, l.step, loss, l.validation, replaced, judged, short, spread
