@@ -43,7 +43,7 @@ _BATCH = 1024
 
 
 @dataclass(frozen=True)
-class TokenVectors:
+class TermTable:
     """Vectors of tokens.
 
     Attributes:
@@ -55,7 +55,7 @@ class TokenVectors:
     vectors: Floats
 
     @classmethod
-    def from_tables(cls, tables: Tables) -> TokenVectors:
+    def from_tables(cls, tables: Tables) -> TermTable:
         """Load `term_vectors`."""
         rows = tables.read(TERM_VECTORS.name).sort_by("token").combine_chunks()
         return cls(rows["token"].to_numpy().astype(np.int64), _array(rows["vector"], len(rows)))
@@ -146,7 +146,7 @@ def write_term_vectors(tables: Tables, output: Output, base: BaseEncoder, *, ena
     n_texts = 0
     if opened is not None:
         if base.start is not None and base.start.mixing is not None:
-            terms = TokenVectors(base.start.mixing["tokens"].astype(np.int64), base.start.mixing["vectors"])
+            terms = TermTable(base.start.mixing["tokens"].astype(np.int64), base.start.mixing["vectors"])
         else:
             frozen = base.open(tables)
             positions, token_ids = _sample(base, frozen, opened, seed)
@@ -160,9 +160,7 @@ def write_term_vectors(tables: Tables, output: Output, base: BaseEncoder, *, ena
     output.count(FunnelStep(TERM_VECTORS_STAGE.name, "texts", n_texts, "tokens", output.rows(TERM_VECTORS.name)))
 
 
-def fit_term_vectors(
-    token_ids: Sequence[Sequence[int]], vectors: Floats, excluded: Collection[int] = ()
-) -> TokenVectors:
+def fit_term_vectors(token_ids: Sequence[Sequence[int]], vectors: Floats, excluded: Collection[int] = ()) -> TermTable:
     """Ridge regression of text vectors on their tokens: min |X·T − (D − mean D)|² + ridge·|T|².
 
     A row of X has the idf of each token that the text has, scaled to unit length. A token's vector is its row of T
@@ -182,7 +180,7 @@ def fit_term_vectors(
     by_frequency = np.lexsort((np.arange(len(frequency)), -frequency))[:MAX_TERMS]
     tokens = np.sort(by_frequency[frequency[by_frequency] > 0])
     if not len(tokens):
-        return TokenVectors(tokens, np.empty((0, vectors.shape[1]), np.float32))
+        return TermTable(tokens, np.empty((0, vectors.shape[1]), np.float32))
     idf = np.log(1 + len(token_ids) / frequency[tokens]).astype(np.float32)
     present = _counts([ids.tolist() for ids in own_tokens], tokens)
     rows = (present @ sparse.diags_array(idf)).tocsr()
@@ -192,7 +190,7 @@ def fit_term_vectors(
         right = rows.T @ (vectors - vectors.mean(axis=0))
         factor = cho_factor(_gram(rows), lower=True, overwrite_a=True, check_finite=False)
         solution = cho_solve(factor, right.astype(np.float32), check_finite=False)
-    return TokenVectors(tokens, np.asarray(idf[:, None] * solution, np.float32))
+    return TermTable(tokens, np.asarray(idf[:, None] * solution, np.float32))
 
 
 def _gram(rows: csr_array) -> Floats:

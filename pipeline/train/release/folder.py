@@ -23,7 +23,7 @@ from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.data.term_vectors import TERM_VECTORS_STAGE, TokenVectors, term_queries
+from darklode.pipeline.train.data.term_vectors import TERM_VECTORS_STAGE, TermTable, term_queries
 from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, load_best_trial
 from darklode.pipeline.train.fit.term_start import TermStart
@@ -65,7 +65,7 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
         alone = method.export_tensors(weights, score["share"])
         layers = method.apply_to_model(loaded, weights, score["share"])
         if start := TermStart.from_weights(weights, score["share"]):
-            terms = TokenVectors.from_tables(tables)
+            terms = TermTable.from_tables(tables)
             mixing, alone = term_modules(start, terms, loaded), alone | {TERMS_FILE: term_bytes(start, terms)}
     model = assemble_model(loaded, settings, layers, mixing)
     save_folder(run.store, mark, model, compare_vectors(queries.texts, expected), alone)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.train.data.term_vectors import TokenVectors
+from darklode.pipeline.train.data.term_vectors import TermTable
 from darklode.pipeline.train.fit.term_start import TermStart
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER
 from darklode.pipeline.train.release.modules import dense_module, modules
@@ -24,7 +24,7 @@ _MIXED = "mixed_embedding"
 """Feature that holds the query vector while the table is looked up."""
 
 
-def term_modules(start: TermStart, terms: TokenVectors, loaded: Any) -> list[Any]:
+def term_modules(start: TermStart, terms: TermTable, loaded: Any) -> list[Any]:
     """Modules that mix a query's unit vector with the vectors of its tokens, as `TermStart.apply` does.
 
     `WordEmbeddings` looks up the token ids that the encoder itself has read, so its own tokenizer is never used. It
@@ -63,12 +63,12 @@ def term_modules(start: TermStart, terms: TokenVectors, loaded: Any) -> list[Any
     ]
 
 
-def mapped_vectors(start: TermStart, terms: TokenVectors) -> Floats:
+def mapped_vectors(start: TermStart, terms: TermTable) -> Floats:
     """Term vectors as they are added to a query's whitened unit vector, shape (n_tokens, dimensions)."""
     return np.asarray(terms.vectors @ start.terms.T, np.float32)
 
 
-def term_bytes(start: TermStart, terms: TokenVectors) -> bytes:
+def term_bytes(start: TermStart, terms: TermTable) -> bytes:
     """The file `TERMS_FILE`: token ids, their mapped vectors, and the tensors of a `TermStart` for these."""
     from safetensors.numpy import save
 

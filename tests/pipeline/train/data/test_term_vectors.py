@@ -18,7 +18,7 @@ from darklode.pipeline.train.data.term_vectors import (
     RIDGE,
     TERM_VECTORS_STAGE,
     QueryTokenizer,
-    TokenVectors,
+    TermTable,
     fit_term_vectors,
     term_queries,
     write_term_vectors,
@@ -48,7 +48,7 @@ def test_they_are_the_ridge_regression_on_weighted_unit_rows() -> None:
 
 
 def test_a_query_gets_the_sum_over_the_root_of_its_length() -> None:
-    terms = TokenVectors(np.array([3, 8]), np.array([[1, 0], [0, 2]], np.float32))
+    terms = TermTable(np.array([3, 8]), np.array([[1, 0], [0, 2]], np.float32))
     found = terms.of_queries([[3, 8, 8, 1], [1], []])
     np.testing.assert_allclose(found, [[0.5, 2], [0, 0], [0, 0]])
 
@@ -100,7 +100,7 @@ def test_queries_get_theirs_whatever_their_order(tmp_path: Path, monkeypatch: py
     task = Task.from_tables(tables, base.open(tables), same_document=False)
     tokenizer = QueryTokenizer.open(base.encoder)
     assert tokenizer is not None
-    expected = TokenVectors.from_tables(tables).of_queries(tokenizer.queries(list(task.train.texts)))
+    expected = TermTable.from_tables(tables).of_queries(tokenizer.queries(list(task.train.texts)))
     assert task.train.terms is not None
     assert np.abs(expected).max() > 0
     np.testing.assert_array_equal(task.train.terms, expected)
@@ -129,6 +129,6 @@ def test_a_warm_start_keeps_those_of_its_adapter(tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 6, "validation": 3, "test": 3})
     mixing = {"tokens": np.array([5, 6], np.int32), "vectors": np.eye(2, 8, dtype=np.float32)}
     base = replace(base_for(source, root=tmp_path), start=InitialHead("", "w", None, (), mixing))
-    terms = TokenVectors.from_tables(fitted(base, tmp_path / "out").tables())
+    terms = TermTable.from_tables(fitted(base, tmp_path / "out").tables())
     assert terms.tokens.tolist() == [5, 6]
     np.testing.assert_array_equal(terms.vectors, mixing["vectors"])

@@ -18,7 +18,7 @@ from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import SentenceTransformersEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.data.term_vectors import QueryTokenizer, TokenVectors, fit_term_vectors
+from darklode.pipeline.train.data.term_vectors import QueryTokenizer, TermTable, fit_term_vectors
 from darklode.pipeline.train.fit.heads import Head, dense
 from darklode.pipeline.train.fit.term_start import TermStart
 from darklode.pipeline.train.release.folder import assemble_model
@@ -41,7 +41,7 @@ class Queries:
         return self._encoder.encode_queries(texts)
 
 
-def mixed(settings: SentenceTransformersSettings, d: int = 8) -> tuple[TermStart, TokenVectors, QuerySet]:
+def mixed(settings: SentenceTransformersSettings, d: int = 8) -> tuple[TermStart, TermTable, QuerySet]:
     """A start drawn at random, term vectors of `TEXTS`, and `QUERIES`."""
     encoder, draws = SentenceTransformersEncoder(settings), np.random.default_rng(0)
     tokenizer = QueryTokenizer.open(settings)
@@ -77,7 +77,7 @@ def test_a_saved_folder_gives_the_vectors_of_training(tmp_path: Path, changed: d
 def test_the_file_of_the_terms_alone_is_complete(tmp_path: Path) -> None:
     start, terms, queries = mixed(model_in(tmp_path))
     tensors = load(term_bytes(start, terms))
-    again = TokenVectors(tensors["tokens"].astype(np.int64), tensors["vectors"])
+    again = TermTable(tensors["tokens"].astype(np.int64), tensors["vectors"])
     mix = TermStart.from_weights(tensors)
     assert mix is not None
     assert (mix.share, mix.power) == (0.5, 0.25)
@@ -90,6 +90,6 @@ def test_the_file_of_the_terms_alone_is_complete(tmp_path: Path) -> None:
 def test_tokens_of_another_model_are_refused(tmp_path: Path) -> None:
     settings = model_in(tmp_path)
     start, terms, _ = mixed(settings)
-    other = TokenVectors(terms.tokens + 1000, terms.vectors)
+    other = TermTable(terms.tokens + 1000, terms.vectors)
     with pytest.raises(DarklodeError, match="not in the model's vocabulary"):
         term_modules(start, other, load_query_tower(settings, "cpu"))
