@@ -18,7 +18,7 @@ from darklode.pipeline.base.remote.budget import SpendingLedger, Usage
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane
 from darklode.pipeline.base.remote.endpoint import Endpoint
-from helpers.fake_chat import FakeChat
+from helpers.fake_chat import FakeChat, Request
 
 
 def client_of(*servers: FakeChat, most: int = 8, **changed: Any) -> Client:
@@ -189,7 +189,15 @@ def test_an_error_of_the_jobs_ends_the_run_and_is_raised(n_jobs: int) -> None:
 def test_a_retry_goes_before_jobs_that_have_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.001)
     found: list[str] = []
-    with FakeChat(latency=0.04, script=lambda one: "500" if (one.pair, one.time) == ("0", 1) else None) as server:
+    attempts: list[int] = []
+
+    def fail_once(request: Request) -> str | None:
+        if request.pair == "0":
+            attempts.append(request.number)
+        return "500" if (request.pair, request.time) == ("0", 1) else None
+
+    with FakeChat(latency=0.04, script=fail_once) as server:
         asyncio.run(collect(client_of(server, most=2), ([str(number)] for number in range(60)), found))
     assert len(found) == 60
-    assert found.index("0") < 20
+    first, second = attempts
+    assert second - first < 20, "calls between the failure and its retry"
