@@ -6,7 +6,7 @@ from typing import Any, Literal
 from darklode.flows.jobs import evaluate_systems
 from darklode.flows.jobs.job import Job
 from darklode.flows.paths import FlowPath
-from darklode.flows.reviews import reviews_step
+from darklode.flows.reviews import reviews_step, unjudged_tables
 from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
@@ -84,8 +84,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
         if purpose == "validate"
         else call(review_sample, settings.review, seed=seed, purpose=purpose, threshold=judge.cut)
     )
-    if judge.strategy == "adaptive":
-        sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
+    sampling = sampling.reading(*unjudged_tables(settings))
     validating = (
         replace(VALIDATE_STAGE, reads=(*VALIDATE_STAGE.reads, "calibration"))
         if judge.threshold == "fitted"
@@ -106,7 +105,8 @@ def steps(run: Run, settings: Settings) -> list[Step]:
 def corrected_recalls(settings: Settings) -> Step:
     """The retrievers' recall corrected by people's labels."""
     depths = (settings.pool.depth, settings.pool.search_depth)
-    return Step(CORRECTED_AUDIT_STAGE, call(corrected_audit, depths=depths, seed=settings.seed))
+    stage = CORRECTED_AUDIT_STAGE.reading(*unjudged_tables(settings))
+    return Step(stage, call(corrected_audit, depths=depths, seed=settings.seed))
 
 
 def draw_sample(run: Run, settings: Settings) -> None:
