@@ -176,7 +176,7 @@ def corrected_evaluation(tables: Tables, output: Output, settings: EvaluateSetti
     Args:
         tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `review_strata`, `reviews`, `test_queries`
             and `test_rankings`; with adaptive judging also `unjudged`.
-        output: receives `corrected_evaluation`; nothing is written without a label of the sample.
+        output: receives `corrected_evaluation`; nothing is written without a label of the sample or a test query.
         settings: measures; others than P, nDCG and R are left out.
         seed: assigns queries to folds.
     """
@@ -185,6 +185,8 @@ def corrected_evaluation(tables: Tables, output: Output, settings: EvaluateSetti
         if not pool.sample.is_labelled.any():
             return
         is_test = connection.sql(TEST_PAIRS_SQL).to_arrow_table()["is_test"].to_numpy()
+        if not is_test.any():
+            return
         systems = [
             name for (name,) in connection.sql("SELECT DISTINCT system FROM test_rankings ORDER BY system").fetchall()
         ]
