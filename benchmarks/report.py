@@ -29,7 +29,7 @@ PAGE = FOLDER.parent / "docs" / "benchmarks.md"
 ALL = (
     "quality fusion judge_quality label_sets judge_learning panels estimates review_sampling judge_probe judge_distil "
     "generation_stop bm25 dense judge_client mining_night mining_year admission soak lending adapt adapt_ablation "
-    "label_weights tenants model_swap stage_one students reranker index scaling memory startup mutation"
+    "term_vectors label_weights tenants model_swap stage_one students reranker index scaling memory startup mutation"
 ).split()
 """The benchmarks, in the order of the page."""
 

@@ -77,6 +77,26 @@ ADAPTATION_TEXTS = Table(
     ),
 )
 
+TERM_VECTORS = Table(
+    "term_vectors",
+    ("token",),
+    "vectors of tokens, learned from the texts and their vectors without labels; empty if no method uses them or the "
+    "encoder has no local tokenizer",
+    pa.schema(
+        [
+            column("token", pa.int32(), "token id in the encoder's tokenizer"),
+            column("vector", pa.list_(pa.float32()), "vector, weighted by the token's idf"),
+        ]
+    ),
+)
+
+TERM_QUERIES = Table(
+    "term_queries",
+    ("tenant", "query_id"),
+    "the vector that each query's tokens give: the sum of their term vectors over the root of their number",
+    pa.schema([TENANT, QUERY_ID, column("vector", pa.list_(pa.float32()), "vector, not normalized")]),
+)
+
 HEADROOM = Table(
     "headroom",
     ("system", "measure"),
@@ -96,8 +116,8 @@ HEADROOM = Table(
             column(
                 "setting",
                 pa.float64(),
-                "its setting, selected on these queries: power of the covariance (whitened), weight of the first texts "
-                "(feedback), weight of the encoder's scores (weighted fusion)",
+                "its setting, selected on these queries: power of the covariance (whitened), share of the term "
+                "vectors, weight of the first texts (feedback), weight of the encoder's scores (weighted fusion)",
                 null=True,
             ),
             column("centering", pa.float64(), "share of the mean query that whitening removes", null=True),
@@ -182,7 +202,8 @@ ADAPTER_WEIGHTS = Table(
     "adapter_weights",
     ("trial", "tensor", "row"),
     "trained weights of each trial (with cross-validation: of the selected one, on all train queries). Heads: the term "
-    "added to the query vector, so zeros are the base. Encoders: their own tensors",
+    "added to the query vector, so zeros are the base; `term_start.…`: the mix with term vectors that they are applied "
+    "to. Encoders: their own tensors",
     pa.schema(
         [
             TRIAL,
@@ -341,6 +362,8 @@ ADAPTATION_TABLES = (
     ADAPTATION_QUERIES,
     ADAPTATION_LABELS,
     ADAPTATION_TEXTS,
+    TERM_VECTORS,
+    TERM_QUERIES,
     HEADROOM,
     LEXICAL_RANKINGS,
     TRAINING_LOG,

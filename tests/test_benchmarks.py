@@ -23,6 +23,7 @@ WITH_COLLECTIONS = (
     "bm25",
     "adapt",
     "adapt_ablation",
+    "term_vectors",
     "students",
     "reranker",
     "index",

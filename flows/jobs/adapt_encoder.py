@@ -27,6 +27,7 @@ from darklode.pipeline.train.data.judgments import (
 )
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import resolve_tenant
+from darklode.pipeline.train.data.term_vectors import TERM_VECTORS_STAGE, write_term_vectors
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, train
 from darklode.pipeline.train.release.adapter import Adapter
@@ -49,7 +50,7 @@ from darklode.pipeline.train.release.unjudged import (
     judge_unjudged,
 )
 from darklode.pipeline.train.release.verdict import VERDICT_STAGE, decide_release, read_verdict, require_lift
-from darklode.schemas.adaptation import METHOD
+from darklode.schemas.adaptation import METHOD, AdaptSettings
 from darklode.schemas.run_inputs import AdapterInputs
 from darklode.schemas.settings import Settings
 
@@ -149,13 +150,23 @@ def label_bias(base: BaseEncoder, judges: UnjudgedJudges, tenant: str | None) ->
     return None
 
 
-def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUDGES) -> list[Step]:
-    """The steps in data order; without judges, unjudged results stay unjudged."""
+def steps(
+    base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUDGES, *, term_vectors: bool = True
+) -> list[Step]:
+    """The steps in data order; without judges, unjudged results stay unjudged.
+
+    Args:
+        base: the encoder to adapt.
+        settings: all settings.
+        judges: the runs' judges.
+        term_vectors: whether to learn them; a head that is saved without an encoder has no place for them.
+    """
     adapt, seed = settings.adapt, settings.seed
     bm25 = Bm25Cache()
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
         pairs_step(base, settings),
+        terms_step(base, adapt, [adapt.method] if term_vectors else [], seed),
         Step(HEADROOM_STAGE, call(measure_headroom, base, bm25), untracked=("bm25",)),
         Step(
             TRAIN_STAGE,
@@ -200,6 +211,13 @@ def pairs_step(base: BaseEncoder, settings: Settings) -> Step:
         untracked=("learned",),
         source=base.sources,
     )
+
+
+def terms_step(base: BaseEncoder, adapt: AdaptSettings, methods: Sequence[str], seed: int) -> Step:
+    """Term vectors, if one of some methods can start from them; a warm start has those of its adapter or none."""
+    usable = {"whitened", "linear"} if adapt.init == "whitened" else {"whitened"}
+    enabled = bool(usable & set(methods)) if base.start is None else base.start.mixing is not None
+    return Step(TERM_VECTORS_STAGE, call(write_term_vectors, base, enabled=enabled, seed=seed), lambda: contents(base))
 
 
 def contents(base: BaseEncoder) -> dict[str, str]:

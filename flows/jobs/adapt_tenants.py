@@ -139,7 +139,7 @@ def _step(  # noqa: PLR0913, PLR0917 (all that a tenant's training depends on)
         def begin() -> tuple[list[Step], Callable[[], None]]:
             initialized = initialized_base(tenant_run, base, tenant_settings, warm_start) if warm_start else base
             write_run(tenant_run, adapter_inputs(origin.runs, origin.encoder, initialized), tenant_settings)
-            return steps(initialized, tenant_settings, judges), lambda: save_head(
+            return steps(initialized, tenant_settings, judges, term_vectors=False), lambda: save_head(
                 tenant_run, initialized, tenant_settings.adapt
             )
 

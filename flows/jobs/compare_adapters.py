@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from darklode.flows.jobs.adapt_encoder import contents, judges_of, open_base, pairs_step, unopened_base
+from darklode.flows.jobs.adapt_encoder import contents, judges_of, open_base, pairs_step, terms_step, unopened_base
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.runs import output_run, read_runs, write_run
@@ -87,6 +87,7 @@ def steps(
     measuring = settings.evaluate.only("n_resamples", "permutations")
     return [
         pairs_step(base, settings),
+        terms_step(base, settings.adapt, methods, settings.seed),
         Step(ABLATION_STAGE, call(compare, adapt_settings, base, methods=methods, seeds=seeds)),
         Step(
             COMPARISON_UNJUDGED_STAGE,

@@ -18,7 +18,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.towers.initialization import fit_linear_map
 from darklode.pipeline.towers.lookup import hidden_states
 from darklode.pipeline.towers.student import Student
-from darklode.pipeline.train.release.folder import modules
+from darklode.pipeline.train.release.modules import modules
 
 SIF_WEIGHT = 1e-3
 """a in the token weight a / (a + p) (Arora et al. 2017, A simple but tough-to-beat baseline for sentence vectors)."""

@@ -15,7 +15,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts
 from darklode.pipeline.towers.initialization import fit_linear_map
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder, layers_of
-from darklode.pipeline.train.release.folder import modules
+from darklode.pipeline.train.release.modules import modules
 from darklode.schemas.adaptation import AdaptSettings
 
 

@@ -24,7 +24,7 @@ N_RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
-class Calibration:
+class LogitCalibration:
     """How scores become probabilities and labels.
 
     Attributes:
@@ -38,7 +38,7 @@ class Calibration:
     threshold: float
 
     @classmethod
-    def fit(cls, logit: Doubles, label: Flags) -> Calibration | None:
+    def fit(cls, logit: Doubles, label: Flags) -> LogitCalibration | None:
         """Platt scaling (1999), and the threshold with the best expected kappa; None if labels do not rise with scores.
 
         Args:
@@ -92,11 +92,11 @@ class HeldOutPairs:
         """Whether there are enough of people's labels to calibrate on them."""
         return has_enough_labels(self.people[self.is_labelled] > 0)
 
-    def calibration(self, rows: Flags, *, on_people: bool) -> Calibration | None:
+    def calibration(self, rows: Flags, *, on_people: bool) -> LogitCalibration | None:
         """Fit to some of the pairs, to people's labels or to the teacher's."""
         label = self.people > 0 if on_people else self.teacher
         rows = rows & self.is_labelled if on_people else rows
-        return Calibration.fit(self.logit[rows], label[rows])
+        return LogitCalibration.fit(self.logit[rows], label[rows])
 
     def cross_fitted(self, seed: int, *, on_people: bool) -> tuple[Doubles, Flags]:
         """Probability and label of each pair by a calibration on other queries; 0 where none can be fitted."""
@@ -112,7 +112,7 @@ class HeldOutPairs:
 
 
 @dataclass(frozen=True)
-class Interval:
+class KappaInterval:
     """A figure with its 95 % bootstrap interval over queries; None if undefined."""
 
     value: float | None
@@ -143,13 +143,13 @@ class QueryBootstrap:
         return cohens_kappa(Confusion(*(counts @ cell for cell in by_query)))
 
 
-def interval(values: Doubles) -> Interval:
+def interval(values: Doubles) -> KappaInterval:
     """The first value, and the percentiles of the others, undefined ones left out."""
     resampled = values[1:][np.isfinite(values[1:])]
     if not np.isfinite(values[0]) or not len(resampled):
-        return Interval(finite_or_none(values[0]), None, None)
+        return KappaInterval(finite_or_none(values[0]), None, None)
     low, high = np.percentile(resampled, [2.5, 97.5])
-    return Interval(float(values[0]), float(low), float(high))
+    return KappaInterval(float(values[0]), float(low), float(high))
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,10 @@ class DistilledComparison:
         labels: number of pairs with a label of people.
     """
 
-    teacher_kappa: Interval
+    teacher_kappa: KappaInterval
     agreement: float
-    people_kappas: tuple[Interval, ...]
-    difference: Interval | None
+    people_kappas: tuple[KappaInterval, ...]
+    difference: KappaInterval | None
     labels: int
 
 
@@ -196,7 +196,7 @@ def compare(pairs: HeldOutPairs, relevant: Flags, seed: int) -> DistilledCompari
     )
 
 
-def cascade_bands(pairs: HeldOutPairs, final: Calibration, seed: int) -> list[dict[str, float | None]]:
+def cascade_bands(pairs: HeldOutPairs, final: LogitCalibration, seed: int) -> list[dict[str, float | None]]:
     """Rows of `cascade_bands` without the tenant: what is reached if the small judge answers from each certainty on.
 
     Certainty is the probability of the teacher's label, calibrated on other queries; `low` and `high` are the

@@ -14,9 +14,9 @@ from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Output, Stage
 from darklode.pipeline.base.errors import NoLift
 from darklode.pipeline.judge.pairs import distinct
 from darklode.pipeline.reranker.distil.comparison import (
-    Calibration,
     HeldOutPairs,
-    Interval,
+    KappaInterval,
+    LogitCalibration,
     cascade_bands,
     compare,
 )
@@ -74,7 +74,7 @@ def predict_held_out(
     on_people = pairs.fits_people
     probability, relevant = pairs.cross_fitted(seed, on_people=on_people)
     fitted = pairs.calibration(np.ones(len(logit), bool), on_people=on_people)
-    final = fitted or Calibration(1.0, 0.0, 0.5)
+    final = fitted or LogitCalibration(1.0, 0.0, 0.5)
     ids = {name: texts.rows[name] for name in ("tenant", "query_id", "chunk_id", "people")}
     columns = {"logit": logit, "probability": probability, "relevant": relevant, "teacher": pairs.teacher}
     output.write(DISTILLED_PREDICTIONS.name, DISTILLED_PREDICTIONS.rows(ids | columns))
@@ -148,9 +148,9 @@ def format_number(value: float | None, sign: str = "") -> str:
     return "unknown" if value is None else f"{value:{sign}.2f}"
 
 
-def format_interval(figure: Mapping[str, Any] | Interval, sign: str = "") -> str:
+def format_interval(figure: Mapping[str, Any] | KappaInterval, sign: str = "") -> str:
     """A figure with its interval."""
-    values = asdict(figure) if isinstance(figure, Interval) else figure
+    values = asdict(figure) if isinstance(figure, KappaInterval) else figure
     if values["low"] is None:
         return format_number(values["value"], sign)
     low, high = format_number(values["low"], sign), format_number(values["high"], sign)

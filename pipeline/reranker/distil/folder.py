@@ -19,7 +19,7 @@ from darklode.pipeline.train.release.folder import is_up_to_date, save_folder
 from darklode.pipeline.train.release.identity import weights_hash
 
 if TYPE_CHECKING:
-    from darklode.pipeline.reranker.distil.comparison import Calibration
+    from darklode.pipeline.reranker.distil.comparison import LogitCalibration
     from darklode.pipeline.reranker.model import InitialReranker
 
 N_PROBES = 16
@@ -40,13 +40,13 @@ def save_distilled(run: Run, source: Tables, initial: InitialReranker, teacher: 
     Raises:
         DarklodeError: the saved folder does not reproduce the scores, or the model has no single last layer.
     """
-    from darklode.pipeline.reranker.distil.comparison import Calibration
+    from darklode.pipeline.reranker.distil.comparison import LogitCalibration
 
     manifests = [run.manifest(stage) for stage in (DISTILLED_JUDGE_STAGE, PREDICTIONS_STAGE)]
     mark = key_of([manifest.fingerprint for manifest in manifests if manifest], initial.identity)
     predictions = manifests[1]
     assert predictions is not None
-    calibration, tables = Calibration(**predictions.facts["calibration"]), run.tables()
+    calibration, tables = LogitCalibration(**predictions.facts["calibration"]), run.tables()
     if not is_up_to_date(run.store, mark, RERANKER_FOLDER):
         _save_model(run, source, initial, calibration, mark)
     weights = weights_hash(run.store, RERANKER_FOLDER, RECORDS)
@@ -66,7 +66,7 @@ def save_distilled(run: Run, source: Tables, initial: InitialReranker, teacher: 
     run.store.write_changed(RERANKER_RECORD, data)
 
 
-def _save_model(run: Run, source: Tables, initial: InitialReranker, calibration: Calibration, mark: str) -> None:
+def _save_model(run: Run, source: Tables, initial: InitialReranker, calibration: LogitCalibration, mark: str) -> None:
     tables = run.tables()
     probes = PairTexts.of_part(tables, source, TEST)
     pairs = list(zip(probes.queries[:N_PROBES].to_pylist(), probes.texts[:N_PROBES].to_pylist(), strict=True))
@@ -84,7 +84,7 @@ def _save_model(run: Run, source: Tables, initial: InitialReranker, calibration:
         save_folder(run.store, mark, model.loaded.to("cpu"), check, {}, RERANKER_FOLDER, model_class="CrossEncoder")
 
 
-def calibrate_head(cross_encoder: Any, calibration: Calibration) -> None:
+def calibrate_head(cross_encoder: Any, calibration: LogitCalibration) -> None:
     """Apply slope and intercept to the last layer, so that the sigmoid of the score is the calibrated probability.
 
     Args:

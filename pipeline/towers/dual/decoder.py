@@ -15,7 +15,7 @@ from torch import Tensor
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.towers.dual.prompt import DecoderPrompt
-from darklode.pipeline.train.release.folder import modules
+from darklode.pipeline.train.release.modules import modules
 
 TITLE, CONTENT = PLACEHOLDERS = ("[TITLE_QUERY]", "[CONTENT_QUERY]")
 """Placeholder tokens of ScalingNote that end the title's and the content's question. The paper's third, [EMB], would be

@@ -22,7 +22,7 @@ from darklode.pipeline.towers.initialization import fit_linear_map, unit
 from darklode.pipeline.towers.student import keep_layers
 from darklode.pipeline.train.fit.distributed import own_device
 from darklode.pipeline.train.fit.trainable_encoder import add_lora, trainable
-from darklode.pipeline.train.release.folder import modules
+from darklode.pipeline.train.release.modules import modules
 from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings, View

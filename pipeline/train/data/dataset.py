@@ -16,6 +16,7 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.train.data.labels import Labels, Probabilities
+from darklode.pipeline.train.data.term_vectors import term_queries
 from darklode.pipeline.train.data.vectors import FrozenIndex, concat_ranges
 
 MEASURE = "nDCG@10"
@@ -42,6 +43,7 @@ class QuerySet:
         labels: columns query_id, text_id and relevance (null: uncertain), for texts in the index.
         texts: query texts; only encoder methods need them, heads work on `vectors`.
         groups: cluster id of each query; None: not clustered.
+        terms: sums of the queries' term vectors, shape (n_queries, dimensions); None: there are none.
     """
 
     ids: pa.Array
@@ -50,6 +52,7 @@ class QuerySet:
     labels: pa.Table
     texts: Sequence[str] = ()
     groups: pa.Array | None = None
+    terms: Floats | None = None
 
     @classmethod
     def from_tables(cls, tables: Tables, frozen: FrozenIndex, split: str) -> QuerySet:
@@ -71,6 +74,7 @@ class QuerySet:
             labels=labels.filter(in_split),
             texts=texts,
             groups=rows["group"].combine_chunks(),
+            terms=term_queries(tables, rows["query_id"].combine_chunks()),
         )
 
     @classmethod
@@ -91,13 +95,20 @@ class QuerySet:
         groups = None if self.groups is None else self.groups.take(pa.array(rows))
         labels = self.labels.filter(pc.is_in(self.labels["query_id"], ids))
         texts = [self.texts[row] for row in rows.tolist()]
-        return QuerySet(ids, self.vectors[rows], self.index[rows], labels, texts, groups)
+        terms = None if self.terms is None else self.terms[rows]
+        return QuerySet(ids, self.vectors[rows], self.index[rows], labels, texts, groups, terms)
 
     def concat(self, other: QuerySet) -> QuerySet:
-        """Append the queries of another set; ids must not repeat. The result has groups only if both sets have them."""
+        """Append the queries of another set; ids must not repeat.
+
+        The result has groups and term vectors only if both sets have them.
+        """
         groups = None
         if self.groups is not None and other.groups is not None:
             groups = pa.concat_arrays([self.groups, other.groups])
+        terms = None
+        if self.terms is not None and other.terms is not None:
+            terms = np.concatenate([self.terms, other.terms])
         return QuerySet(
             pa.concat_arrays([self.ids, other.ids]),
             np.concatenate([self.vectors, other.vectors]),
@@ -105,6 +116,7 @@ class QuerySet:
             pa.concat_tables([self.labels, other.labels]),
             [*self.texts, *other.texts],
             groups,
+            terms,
         )
 
     def positives(self, frozen: FrozenIndex) -> tuple[Ints, Ints]:

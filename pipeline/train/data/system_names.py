@@ -2,6 +2,7 @@
 
 BM25, BASE, ADAPTED = "BM25", "base", "adapted"
 WHITENED, FEEDBACK = "whitened base", "base with feedback"  # `whitened` is a method of `adapt compare`
+TERMS = "whitened base with term vectors"
 
 CENTERING = "whitened base, centering"
 """Name of the second parameter of `WHITENED`; no system."""
@@ -21,6 +22,7 @@ LABEL_FREE = (
     BM25,
     BASE,
     WHITENED,
+    TERMS,
     FEEDBACK,
     by_ranks(BASE),
     by_ranks(WHITENED),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from darklode.pipeline.base.types import Floats
@@ -14,9 +15,11 @@ from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.heads import Head, dense, head_bytes, layers_of, name_tensors
 from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache
+from darklode.pipeline.train.fit.term_start import TermStart, best_term_start
 from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.fit.whitening import (
     COVARIANCE_POWERS,
+    Whitening,
     best_by_power,
     best_uncentered,
     best_whitening,
@@ -46,6 +49,7 @@ class HeadMethod:
         maps = PerTaskCache(lambda task: list(whitenings(task)))
         self._start = PerTaskCache(lambda task: best_uncentered(task, maps(task)))
         self._untrained = PerTaskCache(lambda task: best_whitening(task, maps(task)))
+        self._term_start = PerTaskCache(lambda task: best_term_start(task, self._start(task)))
 
     @property
     def hyperparameters(self) -> Sequence[float]:
@@ -59,21 +63,27 @@ class HeadMethod:
 
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         if self._base.start:
-            return current_trainer()(
-                StackedTrial(task, setting, seed, on_step, self._base.start.layers), self._settings
-            )
+            mix = TermStart.from_weights(self._base.start.mixing or {})
+            return self._train(StackedTrial(task, setting, seed, on_step, self._base.start.layers), mix)
         if not setting:
-            untrained = self._untrained(task)
-            head = Head(task.frozen.dimensions, 1) if untrained is None else Head.from_layers(untrained.layers)
-            return TrainingHistory(best_weights=head.state())
+            return TrainingHistory(best_weights=untrained_weights(task, self._untrained(task)))
         whitening = self._start(task) if self._starts_whitened else None
-        start = None if whitening is None else whitening.layers
-        return current_trainer()(StackedTrial(task, setting, seed, on_step, start, anchored=True), self._settings)
+        mix = self._term_start(task) if self._starts_whitened else None
+        start = None if whitening is None or mix is not None else whitening.layers
+        return self._train(StackedTrial(task, setting, seed, on_step, start, anchored=True), mix)
+
+    def _train(self, trial: StackedTrial, mix: TermStart | None) -> TrainingHistory[EvalPoint]:
+        """Train a head on query vectors, or on these mixed with term vectors."""
+        if mix is None:
+            return current_trainer()(trial, self._settings)
+        history = current_trainer()(replace(trial, task=mix.apply_to_task(trial.task)), self._settings)
+        return replace(history, best_weights=mix.tensors() | dict(history.best_weights))
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
-        """Applies the head to base vectors; no query is encoded again."""
+        """Applies the head to base vectors, mixed with term vectors if it starts so; no query is encoded again."""
+        mix = TermStart.from_weights(weights, share)
         with deterministic(0):
-            return _head(weights, share).apply_to(queries.vectors)
+            return _head(weights, share).apply_to(queries.vectors if mix is None else mix.apply(queries))
 
     def transform_index(self, frozen: FrozenIndex, _weights: Weights, _share: float) -> FrozenIndex:
         return frozen
@@ -85,6 +95,19 @@ class HeadMethod:
     def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
         layers = self.apply_to_model(None, weights, share)
         return {TENSORS_FILE: head_bytes(layers, self._base.identity["encoder"])}
+
+
+def untrained_weights(task: Task, whitening: Whitening | None) -> Weights:
+    """A whitening as the weights of a head, mixed with term vectors if that is better on validation.
+
+    Args:
+        task: has the validation queries.
+        whitening: the map; None: the base.
+    """
+    mix = best_term_start(task, whitening)
+    if mix is not None:
+        return dict(Head(task.frozen.dimensions, 1).state()) | mix.tensors()
+    return (Head(task.frozen.dimensions, 1) if whitening is None else Head.from_layers(whitening.layers)).state()
 
 
 def _head(weights: Weights, share: float) -> Head:
@@ -133,6 +156,5 @@ class WhiteningMethod(HeadMethod):
 
     def fit(self, task: Task, setting: float, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Deterministic; the seed is unused."""
-        whitening = self._maps(task)[setting]
         on_step(self._settings.max_steps, "solved")
-        return TrainingHistory(best_weights=Head.from_layers(whitening.layers).state())
+        return TrainingHistory(best_weights=untrained_weights(task, self._maps(task)[setting]))

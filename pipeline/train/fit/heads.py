@@ -137,5 +137,6 @@ def name_tensors(layers: Layers) -> dict[str, Floats]:
 
 
 def layers_of(weights: Weights) -> Layers:
-    """Inverse of `name_tensors`."""
-    return [(weights[f"{n}.weight"], weights[f"{n}.bias"].reshape(-1)) for n in range(len(weights) // 2)]
+    """Inverse of `name_tensors`; other tensors are ignored."""
+    n_layers = sum(name.partition(".")[0].isdigit() for name in weights) // 2
+    return [(weights[f"{n}.weight"], weights[f"{n}.bias"].reshape(-1)) for n in range(n_layers)]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 TRAIN_STAGE = Stage(
     "adaptation_trials",
-    10,
-    (*PAIR_TABLES, "headroom", "lexical_rankings"),
+    11,
+    (*PAIR_TABLES, "term_queries", "headroom", "lexical_rankings"),
     ("training_log", "adaptation_trials", "adapter_weights"),
 )
 
@@ -39,7 +39,7 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     each, and the setting with the best held-out score is trained on all train queries.
 
     Args:
-        tables: the tables of `adaptation_pairs` and of `headroom`.
+        tables: the tables of `adaptation_pairs`, `term_vectors` and `headroom`.
         output: receives `training_log`, `adaptation_trials` and `adapter_weights`.
         settings: method, loss, negatives, steps, learning rates, and how the encoder will be served: for hybrid
             search, the fused ranking selects the setting.
@@ -54,7 +54,7 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     from darklode.pipeline.train.fit.model_selection import folds, without_shared_positives
 
     task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
-    hybrid, contents = None, [tables.content(name) for name in PAIR_TABLES]
+    hybrid, contents = None, [tables.content(name) for name in (*PAIR_TABLES, "term_queries")]
     if settings.serve_as == "hybrid":
         hybrid = HybridScorer.from_tables(tables)
         contents += [tables.content(name) for name in ("headroom", "lexical_rankings")]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.fit.peak_memory import PeakMemory
+from darklode.pipeline.train.fit.term_start import PREFIX
 from darklode.pipeline.train.release.evaluation import DEPTH
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.comparison_tables import COMPARISON_LISTS
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.types import Weights
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-ABLATION_STAGE = Stage("adapt_compare", 7, PAIR_TABLES, (COMPARISON_LISTS.name,))
+ABLATION_STAGE = Stage("adapt_compare", 8, (*PAIR_TABLES, "term_queries"), (COMPARISON_LISTS.name,))
 
 
 def compare(
@@ -41,7 +42,7 @@ def compare(
     rankings are those of the base.
 
     Args:
-        tables: the tables of `adaptation_pairs`.
+        tables: the tables of `adaptation_pairs`, and `term_queries`.
         output: receives `comparison_lists`; its fact `asked` counts how often the test queries were ranked.
         settings: settings that all methods share.
         base: the encoder to adapt.
@@ -61,7 +62,7 @@ def compare(
     queries = QuerySet.from_tables(tables, frozen, "test")
     if not len(queries):
         raise ArtifactError("no test query has a positive, so methods cannot be compared")
-    inputs_key = key_of(*(tables.content(name) for name in PAIR_TABLES), base.identity)
+    inputs_key = key_of(*(tables.content(name) for name in ABLATION_STAGE.reads), base.identity)
     bm25 = Bm25Rankings(base, frozen)
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     with output.unit("bounds", inputs_key) as unit:
@@ -109,7 +110,7 @@ class _SeededBaseline:
             "seconds": round(time.process_time() - start_time, 1),
             "peak_mb": peak.megabytes(),
             "gpu_peak_mb": peak.gpu_megabytes(),
-            "trained": sum(tensor.size for tensor in choice.weights.values()),
+            "trained": sum(tensor.size for name, tensor in choice.weights.items() if not name.startswith(PREFIX)),
         }
 
     def _lists(self, method: Method, choice: _SelectedModel, frozen: FrozenIndex, queries: QuerySet) -> pa.Table:

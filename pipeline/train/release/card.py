@@ -17,6 +17,7 @@ from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE
 from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
 from darklode.pipeline.train.release.verdict import format_comparisons, format_selection, format_too_few, read_verdict
+from darklode.schemas.adaptation_tables import TERM_VECTORS
 from darklode.schemas.pooling import LocalModel
 from darklode.schemas.settings import Settings
 
@@ -64,7 +65,7 @@ TRAINING_DATA_SQL = """
 TRIALS_SQL = "SELECT setting, share, step, validation, stopped FROM adaptation_trials ORDER BY trial, share"
 PARAMETER_COUNT_SQL = """
     SELECT CAST(sum(len(weights)) AS BIGINT) AS numbers FROM adapter_weights
-    WHERE trial = (SELECT min(trial) FROM adapter_weights)
+    WHERE trial = (SELECT min(trial) FROM adapter_weights) AND NOT starts_with(tensor, 'term_start.')
 """
 TRAINING_LOG_SQL = """
     SELECT setting, l.step, loss, l.validation, replaced, judged, short, spread
@@ -92,6 +93,7 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
         f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_count_parameters(tables):,} parameters, selected "
         f"{format_selection(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
         f"{row['share']:g} of the way. The test queries were ranked {_times_tested(run)}.",
+        *format_terms(run, tables),
         f"Trained on: {', '.join(f'`{cell(source)}`' for source in sources)}.",
     ]
     last = [
@@ -123,6 +125,22 @@ def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
 
 def _setting(method: str) -> str:
     return {"closed_form": "ridge", "whitened": "power"}.get(method, "learning rate")
+
+
+def format_terms(run: Run, tables: Tables) -> list[str]:
+    """What the released encoder's term vectors are, as at most one sentence."""
+    from darklode.pipeline.train.fit.stage import load_best_trial
+    from darklode.pipeline.train.fit.term_start import TermStart
+
+    sizes = run.store.sizes(ENCODER_FOLDER, recursive=True)
+    table_size = sum(size for name, size in sizes.items() if "_WordEmbeddings/" in name)
+    mix = TermStart.from_weights(load_best_trial(tables)[1])
+    if mix is None or not table_size:
+        return []
+    return [
+        f"Query vectors are mixed with term vectors: {tables.rows(TERM_VECTORS.name):,} tokens, share {mix.share:g}, "
+        f"after whitening with power {mix.power:g}. Their table takes {table_size / 1e6:,.0f} MB."
+    ]
 
 
 def _count_parameters(tables: Tables) -> int:

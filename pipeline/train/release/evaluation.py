@@ -34,12 +34,13 @@ READS = (
     "adaptation_queries",
     "adaptation_labels",
     "adaptation_texts",
+    "term_queries",
     "headroom",
     "adaptation_trials",
     "adapter_weights",
     "control_weights",
 )
-ADAPTER_TEST_STAGE = Stage("adapter_test", 4, READS, ("test_rankings",))
+ADAPTER_TEST_STAGE = Stage("adapter_test", 5, READS, ("test_rankings",))
 
 CONTROL = f"{ADAPTED}, labels: shuffled"
 SYSTEMS = (*LABEL_FREE, ADAPTED, by_ranks(ADAPTED), by_scores(ADAPTED), CONTROL)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.errors import DarklodeError
@@ -21,9 +23,13 @@ from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
+from darklode.pipeline.train.data.term_vectors import TERM_VECTORS_STAGE, TermTable, term_queries
 from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, load_best_trial
+from darklode.pipeline.train.fit.term_start import TermStart
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, ENCODER_FOLDER, SAVED_RECORD_FILE
+from darklode.pipeline.train.release.modules import dense_module, modules
+from darklode.pipeline.train.release.term_modules import TERMS_FILE, term_bytes, term_modules
 from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
@@ -49,18 +55,20 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
     mark = _mark(run, base)
     if is_up_to_date(run.store, mark):
         return
-    tables = run.tables(*VERDICT_STAGE.reads[:3], "adapter_verdict")
+    tables = run.tables(*VERDICT_STAGE.reads[:3], *TERM_VECTORS_STAGE.writes, "adapter_verdict")
     texts, loaded = probes(tables), load_query_tower(settings, "cpu")
-    queries = QuerySet.from_texts(texts, base)
-    expected, layers, alone = queries.vectors, Layers(), dict[str, bytes]()
+    queries = replace(QuerySet.from_texts(texts, base), terms=term_queries(tables, probe_ids(tables)))
+    expected, layers, alone, mixing = queries.vectors, Layers(), dict[str, bytes](), list[Any]()
     if read_verdict(tables)["shipped"] == "adapted":
         method, (score, weights) = create_method(adapt, base), load_best_trial(tables)
         expected = method.vectors(weights, score["share"], queries)
         alone = method.export_tensors(weights, score["share"])
         layers = method.apply_to_model(loaded, weights, score["share"])
-    save_folder(
-        run.store, mark, assemble_model(loaded, settings, layers), compare_vectors(queries.texts, expected), alone
-    )
+        if start := TermStart.from_weights(weights, score["share"]):
+            terms = TermTable.from_tables(tables)
+            mixing, alone = term_modules(start, terms, loaded), alone | {TERMS_FILE: term_bytes(start, terms)}
+    model = assemble_model(loaded, settings, layers, mixing)
+    save_folder(run.store, mark, model, compare_vectors(queries.texts, expected), alone)
 
 
 def compare_vectors(texts: Sequence[str], expected: Floats) -> Check:
@@ -110,6 +118,11 @@ def probes(tables: Tables) -> list[str]:
     return texts
 
 
+def probe_ids(tables: Tables) -> pa.Array:
+    """Ids of these queries."""
+    return tables.read("adaptation_queries", ["query_id"])["query_id"][:N_PROBES].combine_chunks()
+
+
 def _record(folder: str) -> str:
     return SAVED_RECORD_FILE.replace(ENCODER_FOLDER, folder)
 
@@ -135,41 +148,30 @@ def is_up_to_date(store: Store, mark: str, folder: str = ENCODER_FOLDER) -> bool
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
 
 
-def assemble_model(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
-    """The model with truncation, normalization and head as plain layers; its prompt becomes part of the model."""
+def assemble_model(
+    loaded: Any, settings: SentenceTransformersSettings, layers: Layers, mixing: Sequence[Any] = ()
+) -> Any:
+    """The model with truncation, normalization and head as plain layers; its prompt becomes part of the model.
+
+    Args:
+        loaded: the base.
+        settings: its settings.
+        layers: layers of the head.
+        mixing: modules between the base's unit vector and the head, see `term_modules`.
+    """
     from sentence_transformers import SentenceTransformer
 
     n_dimensions = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.truncate_dim else 0
     cut = [(np.eye(settings.truncate_dim, n_dimensions, dtype=np.float32), None)] if settings.truncate_dim else []
     normalize = modules().Normalize
-    parts = [*loaded, *(_dense(*linear, last=True) for linear in cut), normalize()]
+    parts = [*loaded, *(dense_module(*linear) for linear in cut), normalize(), *mixing]
     for number, (weight, bias) in enumerate(layers):
-        parts.append(_dense(weight, bias, last=number == len(layers) - 1))
+        parts.append(dense_module(weight, bias, gelu=number < len(layers) - 1))
     if layers:
         parts.append(normalize())
     prompt: dict[str, Any] = {"prompts": {"query": settings.query_prompt}, "default_prompt_name": "query"}
     model = SentenceTransformer(modules=parts, device="cpu", **(prompt if settings.query_prompt else {}))
     return model.to(next(loaded.parameters()).dtype)
-
-
-def modules() -> Any:
-    """Module path of the layers: it differs between sentence-transformers up to 5.4 and later versions."""
-    try:
-        return import_module("sentence_transformers.sentence_transformer.modules")
-    except ImportError:
-        return import_module("sentence_transformers.models")
-
-
-def _dense(weight: Floats, bias: Floats | None, *, last: bool) -> Any:
-    import torch
-
-    activation = torch.nn.Identity() if last else torch.nn.GELU()
-    layer = modules().Dense(weight.shape[1], weight.shape[0], bias=bias is not None, activation_function=activation)
-    with torch.no_grad():
-        layer.linear.weight.copy_(torch.from_numpy(weight))
-        if bias is not None:
-            layer.linear.bias.copy_(torch.from_numpy(bias))
-    return layer
 
 
 def _difference(folder: str, check: Check, tolerance: float, model_class: ModelClass) -> float:

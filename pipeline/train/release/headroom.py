@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 HEADROOM_STAGE = Stage(
     "headroom",
-    6,
-    ("adaptation_queries", "adaptation_labels", "adaptation_texts"),
+    7,
+    ("adaptation_queries", "adaptation_labels", "adaptation_texts", "term_queries"),
     (HEADROOM.name, LEXICAL_RANKINGS.name),
 )
 

@@ -115,7 +115,8 @@ def identity(settings: SentenceTransformersSettings) -> Facts:
 
 def pooling(folder: Path) -> Facts:
     """Pooling mode of a model folder; mean if not specified."""
-    for path in sorted(folder.glob("*_Pooling/config.json")):
+    by_place = sorted(folder.glob("*_Pooling/config.json"), key=lambda path: int(path.parent.name.partition("_")[0]))
+    for path in by_place:  # the first one pools the encoder's tokens; another may pool term vectors
         return {name: value for name, value in json.loads(path.read_text()).items() if value is not False}
     return {"pooling_mode": "mean"}
 

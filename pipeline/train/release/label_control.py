@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 CONTROL_STAGE = Stage(
     "control_weights",
-    2,
-    ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials"),
+    3,
+    ("adaptation_queries", "adaptation_labels", "adaptation_texts", "term_queries", "adaptation_trials"),
     (CONTROL_WEIGHTS.name,),
 )
 
@@ -33,7 +33,7 @@ def train_control(tables: Tables, output: Output, settings: AdaptSettings, base:
     control (`METHODS`), or the labels cannot be shuffled.
 
     Args:
-        tables: the tables of `adaptation_pairs` and the trials.
+        tables: the tables of `adaptation_pairs`, `term_queries` and the trials.
         output: receives `control_weights`.
         settings: method, loss, negatives and steps.
         base: the encoder that is adapted.

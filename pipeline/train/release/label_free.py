@@ -1,4 +1,5 @@
-"""Systems that need no labels, the yardstick of an adapted encoder: BM25, whitening, feedback, and fusion with BM25.
+"""Systems that need no labels, the yardstick of an adapted encoder: BM25, whitening, term vectors, feedback, and fusion
+with BM25.
 
 Each has at most one parameter, whitening two, selected on the queries that also select the adapted encoder.
 """
@@ -19,7 +20,17 @@ from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.train.data.dataset import DEPTH as NDCG_DEPTH
 from darklode.pipeline.train.data.dataset import MEASURE, QuerySet, Task
 from darklode.pipeline.train.data.fusion import fuse_by_rank, fuse_by_score, normalize
-from darklode.pipeline.train.data.system_names import BASE, BM25, CENTERING, FEEDBACK, WHITENED, by_ranks, by_scores
+from darklode.pipeline.train.data.system_names import (
+    BASE,
+    BM25,
+    CENTERING,
+    FEEDBACK,
+    TERMS,
+    WHITENED,
+    by_ranks,
+    by_scores,
+)
+from darklode.pipeline.train.fit.term_start import TermStart, term_starts
 from darklode.pipeline.train.fit.whitening import Whitening, whitenings
 
 if TYPE_CHECKING:
@@ -45,7 +56,8 @@ class LabelFree:
         task: text vectors and train queries; no label is used.
         bm25: rankings by BM25.
         settings: the selected parameter of each system that has one: power of the covariance and share of the mean
-            query (`CENTERING`), weight of the feedback, weight of the encoder's scores.
+            query (`CENTERING`), share of the term vectors (missing if the whitening alone is as good), weight of the
+            feedback, weight of the encoder's scores.
     """
 
     task: Task
@@ -67,6 +79,9 @@ class LabelFree:
 
         maps = {key: ndcg(ranked(each.apply(queries.vectors))) for key, each in label_free._maps.items()}
         settings[WHITENED], settings[CENTERING] = max(maps, key=lambda key: maps[key])
+        mixes = {each.share: ndcg(ranked(each.apply(queries))) for each in label_free._mixes().values()}
+        if mixes and max(mixes.values()) > maps[settings[WHITENED], settings[CENTERING]]:
+            settings[TERMS] = _best(mixes)
         feedback = {weight: ndcg(ranked(add_feedback(task.frozen, queries, weight))) for weight in FEEDBACK_WEIGHTS}
         settings[FEEDBACK] = _best(feedback)
         lexical = normalize(bm25.rankings(queries, DEPTH))
@@ -85,6 +100,11 @@ class LabelFree:
         """Query vectors under the selected whitening."""
         return self._maps[self.settings[WHITENED], self.settings[CENTERING]].apply(vectors)
 
+    def _mixes(self) -> dict[float, TermStart]:
+        """The selected whitening mixed with term vectors, by their share."""
+        whitening = self._maps[self.settings[WHITENED], self.settings[CENTERING]]
+        return {each.share: each for each in term_starts(self.task, whitening)}
+
     def rankings(self, queries: QuerySet, adapted: Mapping[str, Floats] | None = None) -> dict[str, pa.Table]:
         """Rankings of queries by each system: query_id, rank, text_id and score.
 
@@ -99,7 +119,10 @@ class LabelFree:
         normalized_lexical = normalize(lexical)
         systems = {BM25: lexical}
         feedback = add_feedback(self.task.frozen, queries, self.settings[FEEDBACK])
-        for name, vectors in (encoders | {FEEDBACK: feedback}).items():
+        alone = {FEEDBACK: feedback}
+        if TERMS in self.settings:
+            alone[TERMS] = self._mixes()[self.settings[TERMS]].apply(queries)
+        for name, vectors in (encoders | alone).items():
             systems[name] = queries.ranking(self.task.frozen, vectors, DEPTH)
         for name in encoders:
             systems[by_ranks(name)] = fuse_by_rank([lexical, systems[name]])

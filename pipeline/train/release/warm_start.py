@@ -38,6 +38,7 @@ def load_initial_head(adapter: Adapter, tenant: str, encoder: SentenceTransforme
         DoesNotFit: it belongs to another tenant or base.
     """
     from darklode.pipeline.train.fit.heads import N_LAYERS, add_residual
+    from darklode.pipeline.train.release.term_modules import read_terms
 
     require_head_method(method)
     if adapter.tenant != tenant:
@@ -57,4 +58,6 @@ def load_initial_head(adapter: Adapter, tenant: str, encoder: SentenceTransforme
     if adapter.ships and len(layers) != N_LAYERS[method]:
         raise SettingsError(f"{adapter.store.url} is not a {method} head, so {method} cannot start from it")
     learned = adapter.facts.get("learned", [])
-    return InitialHead(adapter.store.url, adapter.facts["weights"], add_residual(layers) if layers else None, learned)
+    mixing = read_terms(adapter.store) if adapter.ships else None
+    start = add_residual(layers) if layers else None
+    return InitialHead(adapter.store.url, adapter.facts["weights"], start, learned, mixing)

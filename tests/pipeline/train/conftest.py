@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,6 +15,7 @@ from darklode.pipeline.base.artifacts import Output, Run, Step, Tables
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE
+from darklode.pipeline.train.fit.term_start import TermStart
 from darklode.pipeline.train.fit.weights import as_rows
 from darklode.pipeline.train.release.verdict import VERDICT_STAGE
 from darklode.pipeline.train.types import Weights
@@ -63,6 +65,14 @@ def decided(adapted: Adapted, folder: Path, trained: Weights | None) -> Run:
     execute(run, TRAIN_STAGE, tried)
     execute(run, VERDICT_STAGE, lambda _, output: output.write("adapter_verdict", rows_of("adapter_verdict", row)))
     return run
+
+
+def mixed_weights() -> Weights:
+    """A head on query vectors that are mixed with term vectors, drawn at random."""
+    draws = np.random.default_rng(5)
+    weight, terms, residual = (draws.normal(size=(8, 8)).astype(np.float32) for _ in range(3))
+    start = TermStart(0.5, 0.25, weight, draws.normal(size=8).astype(np.float32), terms)
+    return {**Head.from_layers([(residual, np.zeros(8, np.float32))]).state(), **start.tensors()}
 
 
 def rows_of(table: str, row: dict[str, Any]) -> pa.Table:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.reranker.distil.comparison import (
-    Calibration,
     HeldOutPairs,
+    LogitCalibration,
     QueryBootstrap,
     cascade_bands,
     compare,
@@ -31,7 +31,7 @@ def pairs(seed: int = 1, labelled: float = 1.0) -> HeldOutPairs:
 
 def test_calibration_recovers_the_curve_and_inverts() -> None:
     data = pairs()
-    fitted = Calibration.fit(data.logit, data.teacher)
+    fitted = LogitCalibration.fit(data.logit, data.teacher)
     assert fitted is not None
     assert fitted.slope == pytest.approx(3, rel=0.25)
     assert fitted.probability(np.array([fitted.logit_at(0.3)])).tolist() == pytest.approx([0.3])
@@ -40,8 +40,8 @@ def test_calibration_recovers_the_curve_and_inverts() -> None:
 
 def test_scores_against_the_labels_are_not_calibrated() -> None:
     data = pairs()
-    assert Calibration.fit(-data.logit, data.teacher) is None
-    assert Calibration.fit(data.logit, np.ones(len(data.logit), bool)) is None
+    assert LogitCalibration.fit(-data.logit, data.teacher) is None
+    assert LogitCalibration.fit(data.logit, np.ones(len(data.logit), bool)) is None
 
 
 def test_a_pair_is_calibrated_by_other_queries_only() -> None:
@@ -91,7 +91,7 @@ def test_the_comparison_uses_labelled_pairs_and_is_empty_without_any() -> None:
 
 def test_bands_grow_from_the_small_judge_alone_to_the_teacher_alone() -> None:
     data = pairs()
-    final = Calibration(1.0, 0.5, 0.5)
+    final = LogitCalibration(1.0, 0.5, 0.5)
     rows = cascade_bands(data, final, 2)
     shares = [row["teacher_share"] or 0.0 for row in rows]
     assert shares[0] == 0
@@ -108,5 +108,5 @@ def test_bands_grow_from_the_small_judge_alone_to_the_teacher_alone() -> None:
 
 def test_useless_scores_leave_everything_to_the_teacher() -> None:
     data = pairs()
-    rows = cascade_bands(replace(data, logit=-data.logit), Calibration(1.0, 0.0, 0.5), 2)
+    rows = cascade_bands(replace(data, logit=-data.logit), LogitCalibration(1.0, 0.0, 0.5), 2)
     assert [row["teacher_share"] for row in rows] == [1.0]

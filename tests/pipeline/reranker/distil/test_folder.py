@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.reranker.distil.comparison import Calibration
+from darklode.pipeline.reranker.distil.comparison import LogitCalibration
 from darklode.pipeline.reranker.distil.folder import calibrate_head
 from darklode.pipeline.reranker.model import InitialReranker
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -20,7 +20,7 @@ def test_scores_become_slope_times_score_plus_intercept(tmp_path: Path) -> None:
     model = InitialReranker(settings, 1).open()
     pairs = ["a query", "another"], ["a text", "some other text"]
     before = model.scores(*pairs)
-    calibrate_head(model.loaded, Calibration(2.5, -0.75, 0.5))
+    calibrate_head(model.loaded, LogitCalibration(2.5, -0.75, 0.5))
     np.testing.assert_allclose(model.scores(*pairs), 2.5 * before - 0.75, atol=1e-5)
 
 
@@ -31,4 +31,4 @@ def test_a_model_without_a_last_layer_of_one_output_is_refused() -> None:
 
     for head in (nn.Linear(4, 2), nn.Linear(4, 1, bias=False), nn.Identity()):
         with pytest.raises(DarklodeError, match="use another --base"):
-            calibrate_head(SimpleNamespace(model=nn.Sequential(head)), Calibration(1.0, 0.0, 0.5))
+            calibrate_head(SimpleNamespace(model=nn.Sequential(head)), LogitCalibration(1.0, 0.0, 0.5))

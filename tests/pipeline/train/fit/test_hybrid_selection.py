@@ -83,7 +83,7 @@ def test_no_query_has_no_score(adapted: Adapted, task: Task) -> None:
 def test_serving_as_hybrid_trains_the_same_and_selects_by_the_fusion(adapted: Adapted, tmp_path: Path) -> None:
     hybrid = adapted.settings.model_copy(update={"adapt": QUICK.model_copy(update={"serve_as": "hybrid"})})
     out = Run(str(tmp_path / "out"))
-    redo(steps(adapted.base, hybrid)[:3], out)
+    redo(steps(adapted.base, hybrid)[:4], out)
     dense, fused = (read(run, "adaptation_trials") for run in (adapted.out, out))
     assert [(row["trial"], row["share"]) for row in fused] == [(row["trial"], row["share"]) for row in dense]
     assert [row["validation"] for row in fused] != [row["validation"] for row in dense]

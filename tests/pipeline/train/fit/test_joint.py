@@ -1,5 +1,6 @@
 """Queries and documents trained together: documents are embedded again, and the base stays the frozen one."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
+from darklode.pipeline.train.data.term_vectors import TERM_VECTORS_STAGE, write_term_vectors
 from darklode.pipeline.train.fit.adaptation_trial import EVALUATION_STEPS
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.joint import JointMethod, JointTrial, passage_texts
@@ -95,6 +97,7 @@ def test_looks_and_minings_are_among_the_moved_texts(adapted: Adapted, task: Tas
 def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp_path: Path) -> None:
     out, sources = Run(str(tmp_path / "out")), adapted.base.sources
     execute(out, PAIRS_STAGE, lambda _tables, output: adaptation_pairs(sources, output, AdaptSettings()))
+    execute(out, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, enabled=False, seed=0))
     execute(
         out,
         ABLATION_STAGE,

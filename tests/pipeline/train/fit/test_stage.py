@@ -15,6 +15,7 @@ from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.fit.head_methods import HeadMethod
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, best_trial, load_best_trial
+from darklode.pipeline.train.fit.term_start import best_term_start
 from darklode.pipeline.train.fit.weights import as_rows, load_weights
 from darklode.pipeline.train.fit.whitening import best_whitening, whitenings
 from darklode.schemas.tables import TABLES
@@ -33,25 +34,25 @@ def test_a_stopped_training_goes_on_and_ends_in_the_same_bytes(adapted: Adapted,
     out = Run(str(tmp_path / "out"))
     looks = 1 + QUICK.max_steps // 50
     with pytest.raises(KeyboardInterrupt):
-        redo(steps(adapted.base, adapted.settings)[:3], out, stop_after=looks)
+        redo(steps(adapted.base, adapted.settings)[:4], out, stop_after=looks)
     assert out.manifest(TRAIN_STAGE) is None
-    told = redo(steps(adapted.base, adapted.settings)[:3], out)
+    told = redo(steps(adapted.base, adapted.settings)[:4], out)
     is_trained = best_trial(adapted.out.tables())["setting"] != "0"  # 0: the untrained start, which has no step
     assert len(told) == (2 * FOLDS - 1 + is_trained) * looks, "the first trial of the first fold is not repeated"
     assert told[0].startswith("fold 1, learning rate 0.0003: loss")
     assert files(out) == files(adapted.out)
-    assert redo(steps(adapted.base, adapted.settings)[:3], out) == [], "it stands"
+    assert redo(steps(adapted.base, adapted.settings)[:4], out) == [], "it stands"
 
 
 @pytest.mark.slow
 def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "out"))
-    redo(steps(adapted.base, adapted.settings)[:3], out)
+    redo(steps(adapted.base, adapted.settings)[:4], out)
     more = adapted.settings.model_copy(
         update={"adapt": QUICK.model_copy(update={"learning_rates": (1e-4, 3e-4, 1e-3)})}
     )
     told, done = list[str](), list[tuple[int, int | None]]()
-    step = steps(adapted.base, more)[2]
+    step = steps(adapted.base, more)[3]
 
     def report(count: int, total: int | None, note: str) -> None:
         told.append(note)
@@ -71,13 +72,13 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
 def test_training_reads_no_word_of_a_document(adapted: Adapted, tmp_path: Path) -> None:
     """The runs are gone, and so is the model: the cache has all that is needed."""
     out = Run(str(tmp_path / "out"))
-    first, second, third = steps(adapted.base, adapted.settings)[:3]
-    for step in (first, second):
+    *before, third = steps(adapted.base, adapted.settings)[:4]
+    for step in before:
         out.execute(step.plan(out), step.execute)
     assert "content" not in str(read(out, "adaptation_texts")[0].keys() - {"content_hash"})
     (tmp_path / "run").mkdir()
     nowhere = base_for(Run(str(tmp_path / "run")), root=adapted.root)
-    step = steps(nowhere, adapted.settings)[2]
+    step = steps(nowhere, adapted.settings)[3]
     out.execute(step.plan(out), step.execute)
     assert files(out) == files(adapted.out)
     assert third.stage is TRAIN_STAGE
@@ -100,7 +101,7 @@ def test_the_best_on_validation_is_chosen_and_of_equals_the_nearest_to_the_base(
 def test_enough_validation_queries_choose_alone(adapted: Adapted, tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 20, "validation": MIN_VALIDATION, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
-    told = redo(steps(base, adapted.settings)[:3], out)
+    told = redo(steps(base, adapted.settings)[:4], out)
     assert {note.partition(":")[0] for note in told} == {"learning rate 0.0001", "learning rate 0.0003"}
     rows = read(out, "adaptation_trials")
     assert {(row["queries"], row["folds"]) for row in rows} == {(MIN_VALIDATION, None)}
@@ -110,11 +111,13 @@ def test_enough_validation_queries_choose_alone(adapted: Adapted, tmp_path: Path
 def test_the_untrained_start_is_a_trial(adapted: Adapted, tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 20, "validation": MIN_VALIDATION, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
-    redo(steps(base, adapted.settings)[:3], out)
+    redo(steps(base, adapted.settings)[:4], out)
     tables = out.tables()
     task = Task.from_tables(tables, base.open(tables), same_document=False)
     whitening, queries = best_whitening(task, whitenings(task)), task.validation
     expected = queries.vectors if whitening is None else whitening.apply(queries.vectors)
+    mix = best_term_start(task, whitening)
+    expected = expected if mix is None else mix.apply(queries)
     vectors = HeadMethod(QUICK, base).vectors(load_weights(tables, 0), 1.0, queries)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
@@ -126,7 +129,7 @@ def test_a_validation_query_that_shares_a_positive_does_not_select(adapted: Adap
     labels.loc[taught, "chunk_id"] = "train-003#0"
     put(source, "training_labels", pa.Table.from_pandas(labels, schema=TABLES["training_labels"].schema))
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
-    redo(steps(base, adapted.settings)[:3], out)
+    redo(steps(base, adapted.settings)[:4], out)
     assert {row["queries"] for row in read(out, "adaptation_trials")} == {MIN_VALIDATION}
 
 
@@ -135,7 +138,7 @@ def test_one_below_is_too_few_and_without_any_the_train_queries_do(adapted: Adap
     for validation in (MIN_VALIDATION - 1, 0):
         source = build_to_adapt(tmp_path / f"run{validation}", {"train": 20, "validation": validation, "test": 3})
         out, base = Run(str(tmp_path / f"out{validation}")), base_for(source, root=adapted.root)
-        redo(steps(base, adapted.settings)[:3], out)
+        redo(steps(base, adapted.settings)[:4], out)
         rows = read(out, "adaptation_trials")
         assert {(row["queries"], row["folds"]) for row in rows} == {(19 + validation, FOLDS)}
         assert len({row["trial"] for row in read(out, "adapter_weights")}) == 1, "the chosen one alone"
@@ -144,8 +147,8 @@ def test_one_below_is_too_few_and_without_any_the_train_queries_do(adapted: Adap
 def test_with_one_cluster_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path) -> None:
     source = build_to_adapt(tmp_path / "run", {"train": 2, "validation": 0, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
-    first, second, third = steps(base, adapted.settings)[:3]
-    for step in (first, second):
+    *before, third = steps(base, adapted.settings)[:4]
+    for step in before:
         out.execute(step.plan(out), step.execute)
     with pytest.raises(ArtifactError, match="all queries with a positive are in one cluster"):
         out.execute(third.plan(out), third.execute)

@@ -91,6 +91,7 @@ def task_of(adapted: Adapted) -> Task:
 
 def test_no_label_of_a_training_query_is_read(adapted: Adapted) -> None:
     task, none = task_of(adapted), np.empty(0, np.int64)
+    task = replace(task, train=replace(task.train, terms=None))
     bare = replace(task, pair_query=none, pair_position=none, train=replace(task.train, labels=pa.table({})))
     settings = AdaptSettings(method="whitened")
     found = [

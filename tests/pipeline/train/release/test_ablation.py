@@ -1,5 +1,6 @@
 """Each rival is trained with each seed, and one that validation does not prefer to the base is the base."""
 
+from functools import partial
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -9,6 +10,7 @@ from darklode.pipeline.base.agreement import FOLDS
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
+from darklode.pipeline.train.data.term_vectors import TERM_VECTORS_STAGE, write_term_vectors
 from darklode.pipeline.train.release.ablation import ABLATION_STAGE, compare
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import execute, read
@@ -23,6 +25,7 @@ def test_what_moves_nothing_finds_what_the_base_does(adapted: Adapted, tmp_path:
     out = Run(str(tmp_path / "out"))
     sources = adapted.base.sources
     execute(out, PAIRS_STAGE, lambda _tables, output: adaptation_pairs(sources, output, AdaptSettings()))
+    execute(out, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, enabled=True, seed=0))
     execute(
         out,
         ABLATION_STAGE,
@@ -55,5 +58,6 @@ def test_without_a_test_query_nothing_is_compared(adapted: Adapted, tmp_path: Pa
         compare(given, output, STILL, adapted.base, methods=["linear"], seeds=1)
 
     execute(out, PAIRS_STAGE, untested)
+    execute(out, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, enabled=False, seed=0))
     with pytest.raises(ArtifactError, match="no test query has a positive"):
         execute(out, ABLATION_STAGE, work)

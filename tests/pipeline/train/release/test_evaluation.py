@@ -60,8 +60,8 @@ def test_without_a_test_query_no_lift_can_be_shown(adapted: Adapted, tmp_path: P
     source = build_to_adapt(tmp_path / "run", {"train": 6, "validation": 3, "test": 1})
     base = base_for(source, root=adapted.root)
     out = Run(str(tmp_path / "out"))
-    first, headroom, third, control, fourth = steps(base, adapted.settings)[:5]
-    for step in (first, headroom, third, control):
+    *before, fourth = steps(base, adapted.settings)[:6]
+    for step in before:
         out.execute(step.plan(out), step.execute)
     tables = out.tables(*ADAPTER_TEST_STAGE.reads)
     rows = tables.read("adaptation_queries")

@@ -11,21 +11,28 @@ import numpy as np
 import pytest
 from peft import PeftModel
 
+from darklode.flows.jobs.adapt_encoder import steps
+from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.base.models.precision import rounding
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.train.data.dataset import QuerySet
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.fit.head_methods import HeadMethod
 from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder
 from darklode.pipeline.train.fit.whitening import whiten
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER as ADAPTER
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, SAVED_RECORD_FILE
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, SAVED_RECORD_FILE, Adapter
+from darklode.pipeline.train.release.card import card
 from darklode.pipeline.train.release.folder import recorded_difference, require_reproducible, save
+from darklode.pipeline.train.release.identity import fingerprint, record
+from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
+from darklode.pipeline.train.release.warm_start import load_initial_head
 from darklode.schemas.adaptation import AdaptSettings
-from helpers.adapted import model_in
+from helpers.adapted import TENANT, model_in
 
-from ..conftest import QUICK, Adapted, decided
+from ..conftest import QUICK, Adapted, decided, mixed_weights
 
 ALONE = """
 import sys
@@ -70,6 +77,31 @@ def test_a_fresh_process_without_darklode_gets_the_same_vectors(adapted: Adapted
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert recorded_difference(run) < 1e-6
     assert run.store.size(f"{ADAPTER}/adapter.safetensors")
+
+
+@pytest.mark.slow
+def test_term_vectors_need_no_darklode_and_continue_in_a_warm_start(adapted: Adapted, tmp_path: Path) -> None:
+    weights, encoder = mixed_weights(), model_in(adapted.root)
+    run = decided(adapted, tmp_path / "out", weights)
+    save(run, adapted.base, encoder, QUICK)
+    tables = run.tables()
+    task = Task.from_tables(tables, adapted.base.open(tables), same_document=False)
+    adapter, texts = Adapter(run.store, {"form": "encoder"}), list(task.train.texts)
+    wanted = HeadMethod(QUICK, adapted.base).vectors(weights, 1.0, task.train)
+    np.testing.assert_allclose(adapter.encode(texts), wanted, atol=1e-5)
+    assert recorded_difference(run) < 1e-5
+    found = loaded_elsewhere(tmp_path / "out" / ENCODER_FOLDER, tmp_path / "vectors.npy")
+    np.testing.assert_allclose(found, adapter.encode(["how badu", "how befi"]), atol=1e-6)
+    assert "term vectors: " in card(run, adapted.settings, encoder, ["run"]).decode()
+    record(run, adapted.base, encoder, read_verdict(run.tables(VERDICT_STAGE.name)), fingerprint(run.tables()))
+    warm = replace(adapted.base, start=load_initial_head(Adapter.open(run.store.url), TENANT, encoder, "linear"))
+    again = Run(str(tmp_path / "again"))
+    for step in steps(warm, adapted.settings)[:2]:
+        again.execute(step.plan(again), step.execute)
+    task = Task.from_tables(again.tables(), warm.open(again.tables()), same_document=False)
+    history = HeadMethod(QUICK, warm).fit(task, 1e-9, 0, lambda *_: None)
+    continued = HeadMethod(QUICK, warm).vectors(history.best_weights, 1.0, task.train)
+    np.testing.assert_allclose(continued, adapter.encode(list(task.train.texts)), atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

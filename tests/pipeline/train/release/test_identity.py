@@ -10,6 +10,7 @@ from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE
+from darklode.pipeline.train.data.term_vectors import TERM_VECTORS_STAGE
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE
 from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, Adapter, read_record
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
@@ -74,7 +75,7 @@ def trained_on(run: Run, root: Path, tenant: str) -> tuple[str, str]:
     given = AdaptSettings(tenant=tenant, max_steps=50, batch_size=16, learning_rates=(1e-3,))
     base, out = base_for(run, root=root), Run(str(root / f"out-{tenant}"))
     for step in steps(base, settings_for(root).model_copy(update={"adapt": given})):
-        if step.stage in {PAIRS_STAGE, HEADROOM_STAGE, TRAIN_STAGE}:
+        if step.stage in {PAIRS_STAGE, TERM_VECTORS_STAGE, HEADROOM_STAGE, TRAIN_STAGE}:
             out.execute(step.plan(out), step.execute)
     return fingerprint(out.tables(*DATA_TABLES)), out.tables("adapter_weights").content("adapter_weights")
 

@@ -25,7 +25,7 @@ def control(adapted: Adapted, folder: Path, settings: AdaptSettings, *, trial: i
     """Train the control of a selected trial; returns its run."""
     run = Run(str(folder))
     tables = adapted.out.tables()
-    for name in ("adaptation_queries", "adaptation_labels", "adaptation_texts"):
+    for name in CONTROL_STAGE.reads[:-1]:
         put(run, name, tables.read(name))
     row = {"trial": trial, "setting": "x", "share": share, "step": 1, "validation": 1.0, "queries": 1}
     put(run, "adaptation_trials", rows_of("adaptation_trials", row))

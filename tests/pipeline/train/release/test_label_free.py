@@ -12,10 +12,12 @@ from darklode.pipeline.train.data.system_names import (
     CENTERING,
     FEEDBACK,
     LABEL_FREE,
+    TERMS,
     WHITENED,
     by_ranks,
     by_scores,
 )
+from darklode.pipeline.train.fit.term_start import TERM_SHARES
 from darklode.pipeline.train.fit.whitening import CENTERINGS, COVARIANCE_POWERS, whitenings
 from darklode.pipeline.train.release.bm25_rankings import Bm25Rankings
 from darklode.pipeline.train.release.label_free import DENSE_WEIGHTS, FEEDBACK_WEIGHTS, LabelFree, add_feedback
@@ -34,9 +36,33 @@ def label_free(adapted: Adapted, task: Task) -> LabelFree:
     return LabelFree.select(task, Bm25Rankings(adapted.base, task.frozen), task.train)
 
 
+def systems_of(label_free: LabelFree) -> set[str]:
+    """The systems it ranks by: term vectors only if they are better than the whitening."""
+    return {name for name in LABEL_FREE if name != TERMS or TERMS in label_free.settings}
+
+
+@pytest.mark.parametrize("helpful", [True, False])
+def test_term_vectors_are_a_system_if_they_help(adapted: Adapted, task: Task, helpful: bool) -> None:
+    queries, draws = task.train, np.random.default_rng(0)
+    terms = draws.normal(size=queries.vectors.shape).astype(np.float32)
+    query, position = queries.positives(task.frozen)
+    if helpful:
+        terms[query] = task.frozen.take(position) * 3
+    mixed = replace(queries, terms=terms)
+    helped = replace(task, train=mixed, validation=mixed)
+    found = LabelFree.select(helped, Bm25Rankings(adapted.base, task.frozen), mixed)
+    assert (TERMS in found.settings) == helpful
+    assert found.rankings(mixed).keys() == systems_of(found)
+    if helpful:
+        scores = {each.share: mixed.ndcg(task.frozen, each.apply(mixed)) for each in found._mixes().values()}
+        assert found.settings[TERMS] in TERM_SHARES
+        assert scores[found.settings[TERMS]] == max(scores.values())
+        assert not found.rankings(mixed)[TERMS].equals(found.rankings(mixed)[WHITENED])
+
+
 def test_each_setting_is_one_of_those_tried_and_the_best_of_them(label_free: LabelFree, task: Task) -> None:
     settings, queries = label_free.settings, task.train
-    assert settings.keys() == {WHITENED, CENTERING, FEEDBACK, by_scores(BASE), by_scores(WHITENED)}
+    assert settings.keys() - {TERMS} == {WHITENED, CENTERING, FEEDBACK, by_scores(BASE), by_scores(WHITENED)}
     maps = {
         (each.power, each.centering): queries.ndcg(task.frozen, each.apply(queries.vectors))
         for each in whitenings(task)
@@ -53,14 +79,14 @@ def test_each_setting_is_one_of_those_tried_and_the_best_of_them(label_free: Lab
 def test_labels_change_settings_only(label_free: LabelFree, task: Task) -> None:
     queries = replace(task.validation, labels=task.validation.labels.slice(0, 0))
     blind, seeing = label_free.rankings(queries), label_free.rankings(task.validation)
-    assert blind.keys() == {*LABEL_FREE}
-    assert all(blind[name].equals(seeing[name]) for name in LABEL_FREE)
+    assert blind.keys() == systems_of(label_free)
+    assert all(blind[name].equals(seeing[name]) for name in blind)
 
 
 def test_an_adapted_encoder_is_ranked_and_fused_as_the_base_is(label_free: LabelFree, task: Task) -> None:
     queries = task.validation
     rankings = label_free.rankings(queries, {"copy": queries.vectors})
-    assert rankings.keys() == {*LABEL_FREE, "copy", by_ranks("copy"), by_scores("copy")}
+    assert rankings.keys() == {*systems_of(label_free), "copy", by_ranks("copy"), by_scores("copy")}
     assert rankings["copy"].equals(rankings[BASE])
     assert rankings[by_ranks("copy")].equals(rankings[by_ranks(BASE)])
     settings = {**label_free.settings, by_scores(WHITENED): label_free.settings[by_scores(BASE)]}

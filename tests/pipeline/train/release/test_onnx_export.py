@@ -20,7 +20,7 @@ from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
 
-from ..conftest import Adapted, decided
+from ..conftest import QUICK, Adapted, decided, mixed_weights
 
 TEXTS = ["how badu", "", "how befi ask badu " * 40]
 
@@ -74,6 +74,16 @@ def test_merged_lora_is_in_the_graph(adapted: Adapted, tmp_path: Path) -> None:
     run = decided(adapted, tmp_path / "out", weights)
     save(run, adapted.base, model, adapt)
     record(run, adapted.base, model, read_verdict(run.tables(VERDICT_STAGE.name)), fingerprint(run.tables()))
+    made = Adapter.open(run.store.url)
+    onnx_export.export(made)
+    assert same(made, tmp_path)
+
+
+def test_term_vectors_are_in_the_graph(adapted: Adapted, tmp_path: Path) -> None:
+    run = decided(adapted, tmp_path / "out", mixed_weights())
+    save(run, adapted.base, model_in(adapted.root), QUICK)
+    facts = read_verdict(run.tables(VERDICT_STAGE.name))
+    record(run, adapted.base, model_in(adapted.root), facts, fingerprint(run.tables()))
     made = Adapter.open(run.store.url)
     onnx_export.export(made)
     assert same(made, tmp_path)
