@@ -53,7 +53,9 @@ def teach(
         to.mkdir(parents=True)
         for name, text in lesson.files.items():
             (to / name).write_text(text, encoding="utf-8")
-        answer.fact("adopted", True, f"Wrote {to}. To use it: --set judge.prompt={to}")
+        # A bare name may be that of a built-in prompt.
+        path = to if len(to.parts) > 1 else f"./{to}"
+        answer.fact("adopted", True, f"Wrote {to}. To use it: --set judge.prompt={path}")
 
 
 def summarize(lesson: "Lesson", n_requested: int, answer: Answer) -> None:

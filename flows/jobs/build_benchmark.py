@@ -25,7 +25,7 @@ from darklode.pipeline.ingest.judgments import INGEST_JUDGMENTS, ingest_judgment
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.pipeline.ingest.sources.fetch import Role
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, calibrated_judge
-from darklode.pipeline.judge.factory import Judges, members
+from darklode.pipeline.judge.factory import Judges, answering_kinds
 from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, write_labels
 from darklode.pipeline.judge.prefetch import prefetch_verdicts
 from darklode.pipeline.judge.probe.stage import PROBE_STAGE, no_new_texts, probe_judge
@@ -211,8 +211,8 @@ def _label_steps(settings: Settings, spread: Spread, qrels: str | None) -> list[
 
 
 def is_probed(judges: Judges) -> bool:
-    """Whether a build probes the judge: if it, or a member of its panel, is a language model."""
-    has_model = any(member.IS_PROBED for member in members(judges.settings))
+    """Whether a build probes the judge: if it, or a judge of its panel or cascade, is a language model."""
+    has_model = any(kind.IS_PROBED for kind in answering_kinds(judges.settings))
     return has_model and judges.settings.probe_pairs > 0 and no_new_texts(judges) is None
 
 

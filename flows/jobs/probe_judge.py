@@ -8,21 +8,31 @@ from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.judge.factory import Judges
 
 
 def probe_judge(out: FlowPath, settings: dict[str, Any] | None = None) -> None:
-    """Probe the judge of a run, and update its card and report.
+    """Probe the judge of a run, and update its card and report; of the settings only `probe_pairs` is recorded.
 
     Args:
         out: the run's folder or s3:// prefix.
-        settings: overrides of the run's settings, in the sections judge and seed.
+        settings: overrides of the run's settings that change no verdict, such as addresses, prices and limits.
+
+    Raises:
+        SettingsError: another judge than the run's: its rates would pass for those of the run's labels.
     """
     run = Run(out)
     with run.lock():
         record, inputs = read_benchmark(run)
         resolved = record.with_overrides(settings or {})
+        if Judges.from_settings(resolved).identity != Judges.from_settings(record.settings).identity:
+            raise SettingsError(
+                f"these settings are of another judge than the one that judged {out}; build a run with it to probe it"
+            )
         run_step(run, probe_step(resolved, inputs.qrels))
-        write_run(run, inputs, resolved)
+        probe_pairs = {"judge": {"probe_pairs": resolved.judge.probe_pairs}}
+        write_run(run, inputs, record.with_overrides(probe_pairs))
         finish(run)
 
 

@@ -70,6 +70,11 @@ def members(settings: JudgeSettings) -> list[JudgeKind]:
     return [as_kind(member, JudgeKind) for member in (settings, *settings.panel)]
 
 
+def answering_kinds(settings: JudgeSettings) -> list[JudgeKind]:
+    """The judge and its panel; instead of a cascade its two judges."""
+    return [kind for member in members(settings) for kind in member.asked]
+
+
 def judge_for(
     settings: JudgeSettings, cache: CacheSettings, thresholds: Mapping[str, float]
 ) -> Callable[[TenantChunks], Judge]:

@@ -363,7 +363,7 @@ class _JobQueue(Generic[Job, Result]):
         try:
             while True:
                 await self._capacity.acquire()
-                slot = await self._replicas.enter()
+                slot = await self._replicas.enter(is_new_job=True)
                 try:
                     job = self._next_job(slot.replica)
                 except BaseException:
@@ -403,15 +403,17 @@ class _JobQueue(Generic[Job, Result]):
 
     async def _next(self) -> tuple[Job, Slot] | None:
         """A job and a slot for it, if both are available now."""
-        if self._replicas.is_stopped or self._capacity.locked() or not (slot := self._replicas.try_enter()):
+        if self._replicas.is_stopped or self._capacity.locked() or self._replicas.has_waiting_calls:
+            return None
+        if not (slot := self._replicas.try_enter()):
             return None
         try:
             job = self._next_job(slot.replica)
-        except BaseException as error:
+        except Exception as error:
             self._replicas.leave(slot, None, answered=False)
-            if isinstance(error, StopIteration):
-                return None
-            raise
+            if not isinstance(error, StopIteration):
+                self._fail(error)  # as in `_assign_jobs`, which sees no error of this task
+            return None
         await self._capacity.acquire()  # does not wait
         return job, slot
 

@@ -119,7 +119,13 @@ class Replicas:
         self._counters, self._say = counters, say
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_waking = False
+        self._n_waiting_calls = 0
         self._stop = asyncio.Event()
+
+    @property
+    def has_waiting_calls(self) -> bool:
+        """Whether calls of started jobs, such as retries, wait for a slot: they go before new jobs."""
+        return self._n_waiting_calls > 0
 
     @property
     def is_stopped(self) -> bool:
@@ -144,8 +150,12 @@ class Replicas:
             return
         raise Stopped
 
-    async def enter(self, preferred: Replica | None = None) -> Slot:
+    async def enter(self, preferred: Replica | None = None, *, is_new_job: bool = False) -> Slot:
         """Wait for a slot: at the preferred server if it has room, else at the least busy one.
+
+        Args:
+            preferred: the preferred server.
+            is_new_job: whether it is for a job that has not started.
 
         Raises:
             DarklodeError: no server has answered for `retry_timeout` seconds.
@@ -155,7 +165,11 @@ class Replicas:
             if slot := self.try_enter(preferred):
                 return slot
             self._check()
-            await self._change()
+            self._n_waiting_calls += not is_new_job
+            try:
+                await self._change()
+            finally:
+                self._n_waiting_calls -= not is_new_job
         raise Stopped
 
     def try_enter(self, preferred: Replica | None = None) -> Slot | None:

@@ -53,6 +53,11 @@ class JudgeKind(MemberSettings):
         beside = JudgeSettings.model_fields.keys() - MemberSettings.model_fields.keys()
         return {name: value for name, value in self.decisive().items() if name not in beside}
 
+    @property
+    def asked(self) -> tuple[JudgeKind, ...]:
+        """The judges that reply for this one: itself, unless it is a cascade."""
+        return (self,)
+
     def with_reversed_examples(self) -> Self | None:
         """This judge with its few-shot examples in reverse order; None if it has fewer than two."""
         return None

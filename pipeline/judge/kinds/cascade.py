@@ -64,6 +64,16 @@ class CascadeSettings(JudgeKind):
         assert self.large is not None
         return as_kind(self.large, JudgeKind)
 
+    @property
+    def asked(self) -> tuple[JudgeKind, ...]:
+        """The small and the large judge."""
+        return self.small_judge, self.large_judge
+
+    def with_reversed_examples(self) -> Self | None:
+        """A cascade whose large judge has its examples in reverse order."""
+        reversed_judge = self.large_judge.with_reversed_examples()
+        return None if reversed_judge is None else self.model_copy(update={"large": reversed_judge})
+
     def with_settings(self, settings: Settings) -> Self:
         """A copy whose large judge has its references to other sections resolved."""
         return self.model_copy(update={"large": self.large_judge.with_settings(settings)})

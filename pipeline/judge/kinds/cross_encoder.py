@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from pydantic import Field, model_validator
 
 from darklode.pipeline.base.models.cross_encoder import CrossEncoderModel
 from darklode.pipeline.base.models.loading import fetch_model
-from darklode.pipeline.base.models.local import missing_for, require_tenant
+from darklode.pipeline.base.models.local import missing_for, require_tenant, versioned_name
 from darklode.pipeline.judge.cascade import distilled_record
 from darklode.pipeline.judge.kinds import Builder, LedgerKind
 from darklode.pipeline.judge.pair_scores import PairScoringJudge
@@ -61,6 +62,12 @@ class CrossEncoderSettings(LocalModelSection, LedgerKind):
     def local(self) -> LocalModel:
         """The settings that load the model."""
         return LocalModel(**self.model_dump(include={"model", *LocalModelSection.model_fields}))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that can change a verdict; a model in a local folder by the content of its files, not its path."""
+        is_local = Path(self.model).expanduser().is_dir()
+        return super().identity | ({"model": versioned_name(self.local)} if is_local else {})
 
     def builder(self, cache_settings: CacheSettings) -> Builder:
         """One judge for all tenants that the model may be used for.

@@ -11,12 +11,15 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.judge.kinds import Builder, JudgeKind
 from darklode.pipeline.judge.recorded import RecordedJudge, VerdictFile
 from darklode.schemas.paths import FilePath
-from darklode.schemas.section import NoRow
+from darklode.schemas.section import NoRow, Share
 from darklode.schemas.settings import CacheSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.chunk_texts import TenantChunks
     from darklode.pipeline.judge.port import Judge
+
+DEFAULT_THRESHOLD = 0.5
+"""Stands for a threshold where one must be a number, such as in the vote of a panel."""
 
 
 class RecordedSettings(JudgeKind):
@@ -25,6 +28,12 @@ class RecordedSettings(JudgeKind):
     JUDGES_NEW_TEXTS: ClassVar[bool] = False
 
     kind: Literal["recorded"] = "recorded"
+    # None: none is applied. A wider type than the base's is safe, because settings are frozen.
+    threshold: Share | Literal["fitted"] | None = Field(  # type: ignore[assignment]
+        None,
+        description="Minimum probability of a relevant label. null: the recorded labels. fitted: the threshold that "
+        "agrees best with judge.human_labels.",
+    )
     verdicts: NoRow[FilePath[str]] = Field(
         "",
         description="File of verdicts (.csv, .tsv, .jsonl, .parquet) with the columns query_id, chunk_id or doc_id, a "
@@ -39,6 +48,11 @@ class RecordedSettings(JudgeKind):
         if not self.verdicts:
             raise ValueError("kind recorded needs judge.verdicts, a file of verdicts")
         return self
+
+    @property
+    def cut(self) -> float:
+        """The threshold as a number; .5 if there is none, or if it is yet to be fitted."""
+        return self.threshold if isinstance(self.threshold, float) else DEFAULT_THRESHOLD
 
     @property
     def file(self) -> VerdictFile:
@@ -57,8 +71,7 @@ class RecordedSettings(JudgeKind):
 
         def build(chunks: TenantChunks, threshold: float) -> Judge:
             judge = RecordedJudge(self.file, chunks)
-            is_set = "threshold" in self.model_fields_set or threshold != self.cut
-            return Thresholded(judge, threshold) if is_set else judge
+            return judge if self.threshold is None else Thresholded(judge, threshold)
 
         return build
 

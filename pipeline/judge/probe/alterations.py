@@ -51,6 +51,11 @@ class ProbeText:
         return _digest(self.query)
 
     @property
+    def words(self) -> tuple[list[str], ...]:
+        """The words of each text."""
+        return tuple((text or "").split() for text in (self.query, self.title, self.heading, self.text))
+
+    @property
     def chunk_hash(self) -> str:
         """As `content_hash` of `chunks`, so that equal texts share their stored verdict."""
         return _digest(f"{self.title or ''}\0{self.heading or ''}\0{self.text}")
@@ -67,6 +72,10 @@ class Alteration:
 
     variant: str
     apply: Callable[[ProbeText], ProbeText]
+
+    def changes(self, pair: ProbeText) -> bool:
+        """Whether it does anything to a pair: the first words of a chunk that has no more are the chunk."""
+        return self.apply is _keep or self.apply(pair).words != pair.words
 
 
 def _digest(text: str) -> str:

@@ -98,7 +98,7 @@ def pairs_of(rows: Iterable[Mapping[str, str | None]]) -> pa.Table:
 
 
 def draw_probes(tables: Tables, kinds: Sequence[str], n: int, seed: int) -> dict[str, list[Probe]]:
-    """Draw up to `n` probes of each kind, each of another query.
+    """Draw up to `n` probes of each kind, each of another query; pairs that no rule of the kind changes are left out.
 
     Args:
         tables: must contain `queries`, `chunks`, `pool` and `verdicts`.
@@ -108,7 +108,8 @@ def draw_probes(tables: Tables, kinds: Sequence[str], n: int, seed: int) -> dict
     """
     drawn = {kind: _draw(tables, PROBE_KINDS[kind].drawn_from, n, seed) for kind in kinds}
     texts = _Texts(tables, [pair for pairs in drawn.values() for pair in pairs])
-    return {kind: [texts.probe(kind, number, pair) for number, pair in enumerate(drawn[kind])] for kind in kinds}
+    probes = {kind: [texts.probe(kind, number, pair) for number, pair in enumerate(drawn[kind])] for kind in kinds}
+    return {kind: [probe for probe in own if probe is not None] for kind, own in probes.items()}
 
 
 _Pair = Mapping[str, str]
@@ -152,12 +153,14 @@ class _Texts:
             self._chunks = {(row["tenant"], row["chunk_id"]): row for row in _rows(chunks)}
             connection.unregister("drawn_pairs")
 
-    def probe(self, kind: str, number: int, pair: _Pair) -> Probe:
-        """Alter a pair; the kind's rules are used in turn."""
+    def probe(self, kind: str, number: int, pair: _Pair) -> Probe | None:
+        """Alter a pair; the kind's rules that change it are used in turn. None if none does."""
         chunk = self._chunks[pair["chunk_tenant"], pair["chunk_id"]]
         query = self._queries[pair["tenant"], pair["query_id"]]
         texts = ProbeText(query, chunk["title"], chunk["heading"], chunk["text"])
-        alterations = ALTERATIONS[kind]
+        alterations = [alteration for alteration in ALTERATIONS[kind] if alteration.changes(texts)]
+        if not alterations:
+            return None
         alteration = alterations[number % len(alterations)]
         return Probe(
             kind,

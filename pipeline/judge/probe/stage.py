@@ -14,7 +14,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.judge.calibration import calibrated_judge
-from darklode.pipeline.judge.factory import Judges, members
+from darklode.pipeline.judge.factory import Judges, answering_kinds, members
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.probe.kinds import NOT_READ, ORDER_OF_EXAMPLES, OTHER_TENANT_CHUNK, PROBE_KINDS
 from darklode.pipeline.judge.probe.rates import probe_rates
@@ -35,7 +35,7 @@ JudgeFor = Callable[[TenantChunks], Judge]
 
 def no_new_texts(judges: Judges) -> str | None:
     """Why a judge cannot be probed; None if it can."""
-    kinds = sorted({member.kind for member in members(judges.settings) if not member.JUDGES_NEW_TEXTS})
+    kinds = sorted({kind.kind for kind in answering_kinds(judges.settings) if not kind.JUDGES_NEW_TEXTS})
     return f"judge.kind {', '.join(kinds)} cannot judge texts that the run does not have" if kinds else None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from darklode.flows.config import load_settings
-from darklode.flows.runs import write_run
+from darklode.flows.runs import read_run, write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.probe.alterations import INSTRUCTIONS
 from darklode.schemas.run_inputs import BenchmarkInputs
@@ -155,6 +155,12 @@ def test_an_embedded_judge_is_probed_on_request_only(call: Call, parts: Path, tm
     assert found["order of examples"]["skipped"]
     after = contents(tmp_path / "run")
     assert {name: after[name] for name in before} == before
+    assert read_run(Run(str(tmp_path / "run"))).settings.judge.probe_pairs == 12
+    record = (tmp_path / "run" / "settings.yaml").read_text()
+    other = call("judge", "probe", tmp_path / "run", "--set", "judge.threshold=0.9")
+    assert other.code == 2
+    assert "another judge than the one that judged" in other.err
+    assert (tmp_path / "run" / "settings.yaml").read_text() == record
 
 
 def test_recorded_verdicts_are_not_probed(call: Call, parts: Path, tmp_path: Path) -> None:

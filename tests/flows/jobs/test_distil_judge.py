@@ -8,11 +8,17 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+from darklode.flows.jobs.build_benchmark import is_probed
 from darklode.flows.jobs.distil_judge import distil_judge
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift, SettingsError
+from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.factory import Judges
+from darklode.pipeline.judge.kinds import JudgeKind
+from darklode.pipeline.judge.kinds.cascade import CascadeSettings
+from darklode.pipeline.judge.llm.settings import LlmSettings
+from darklode.pipeline.judge.probe.stage import no_new_texts
 from darklode.pipeline.judge.stage import JUDGE, judge
 from darklode.schemas.settings import Settings
 from helpers.adapted import TENANT
@@ -152,3 +158,21 @@ def test_runs_that_cannot_teach(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="was judged by a cascade"):
         distil_judge(run.store.url, model, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_cascade_is_probed_as_its_judges_are(distilled: DistilledRun, tmp_path: Path) -> None:
+    llm = {"kind": "llm", "model": "m", "base_url": "http://127.0.0.1:1/v1"}
+    recorded = {"kind": "recorded", "verdicts": str(tmp_path / "verdicts.csv")}
+
+    def cascade(large: dict[str, Any]) -> Judges:
+        values = {"kind": "cascade", "small": str(distilled.out.store.url), "large": large}
+        return Judges.from_settings(Settings.model_validate({"judge": values}))
+
+    assert is_probed(cascade(llm))
+    assert no_new_texts(cascade(llm)) is None
+    assert not is_probed(cascade({"kind": "embedded"}))
+    assert no_new_texts(cascade(recorded)) == "judge.kind recorded cannot judge texts that the run does not have"
+    reversed_examples = as_kind(cascade(llm).settings, JudgeKind).with_reversed_examples()
+    assert isinstance(reversed_examples, CascadeSettings)
+    assert isinstance(reversed_examples.large, LlmSettings)
+    assert reversed_examples.large.reverses_examples

@@ -162,3 +162,34 @@ def test_a_call_that_is_given_up_counts_as_what_it_was_estimated_at() -> None:
         asyncio.run(go(one))
     assert (one.counters.prompt_tokens, one.counters.completion_tokens) == (20, 2)
     assert one.counters.in_flight == 0
+
+
+@pytest.mark.parametrize("n_jobs", [1, 7, 40])
+def test_an_error_of_the_jobs_ends_the_run_and_is_raised(n_jobs: int) -> None:
+    """Whichever task asks for the next job."""
+
+    def groups() -> Iterable[list[str]]:
+        for number in range(n_jobs):
+            yield [str(number)]
+        raise OSError("the table is gone")
+
+    async def go() -> None:
+        async with asyncio.timeout(20):
+            await collect(one, groups(), found)
+
+    found: list[str] = []
+    with FakeChat(latency=0.01) as server:
+        one = client_of(server, most=4)
+        with pytest.raises(OSError, match="the table is gone"):
+            asyncio.run(go())
+    assert len(found) == sum(server.served.values()) >= n_jobs - 4, "calls that were sent are paid for"
+    assert one.counters.in_flight == 0
+
+
+def test_a_retry_goes_before_jobs_that_have_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_WAIT", 0.001)
+    found: list[str] = []
+    with FakeChat(latency=0.04, script=lambda one: "500" if (one.pair, one.time) == ("0", 1) else None) as server:
+        asyncio.run(collect(client_of(server, most=2), ([str(number)] for number in range(60)), found))
+    assert len(found) == 60
+    assert found.index("0") < 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 from importlib.util import find_spec
 from pathlib import Path
@@ -173,3 +174,16 @@ def test_two_devices_give_the_same_replies(model: Path, monkeypatch: pytest.Monk
     (same, other), *_ = asked(CrossEncoderJudge(settings(model, batch_size=8)), ROWS)
     assert same == rows
     np.testing.assert_allclose(other["probability"].to_numpy(), said["probability"].to_numpy(), atol=1.1e-4)
+
+
+def test_other_weights_in_the_same_folder_are_another_judge(tmp_path: Path) -> None:
+    """So that judging runs again after a judge was distilled into the same folder; a copy is the same judge."""
+    folder = make_model(tmp_path / "tiny")
+    before = settings(folder).identity
+    copy = tmp_path / "there" / "tiny"
+    shutil.copytree(folder, copy)
+    assert settings(copy).identity == before
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
+    assert settings(folder).identity != before
+    assert settings("owner/name").identity["model"] == "owner/name"

@@ -13,21 +13,29 @@ N_QUERIES, N_CHUNKS = 30, 20
 TENANTS = ("a", "b")
 
 
-def tables(run: Run, tenants: tuple[str, ...] = TENANTS, n_chunks: int = N_CHUNKS) -> Tables:
+def tables(
+    run: Run,
+    tenants: tuple[str, ...] = TENANTS,
+    n_chunks: int = N_CHUNKS,
+    query: str = "query {}",
+    chunk: str = "text {} with four words",
+) -> Tables:
     """Each query has a positive, two negatives and an unreadable pair; the other chunks are not in its pool."""
-    query_texts = {f"q{number:02}": f"query {number}" for number in range(N_QUERIES)}
-    chunk_texts = {f"c{number:02}": f"text {number} with four words" for number in range(n_chunks)}
+    query_texts = {f"q{number:02}": query.format(number) for number in range(N_QUERIES)}
+    chunk_texts = {f"c{number:02}": chunk.format(number) for number in range(n_chunks)}
     pairs = [
-        (query, f"c{(number + step) % n_chunks:02}") for number, query in enumerate(query_texts) for step in range(4)
+        (query_id, f"c{(number + step) % n_chunks:02}")
+        for number, query_id in enumerate(query_texts)
+        for step in range(4)
     ]
     labels = [True, False, False, None]
     put(run, "queries", pa.concat_tables(queries(tenant, query_texts) for tenant in tenants))
     put(run, "chunks", pa.concat_tables(chunks(tenant, chunk_texts) for tenant in tenants))
     put(run, "pool", pa.concat_tables(pool(tenant, pairs) for tenant in tenants))
     rows = [
-        {"tenant": tenant, "query_id": query, "chunk_id": chunk, "judge_id": "j", "relevant": labels[number % 4]}
+        {"tenant": tenant, "query_id": query_id, "chunk_id": chunk_id, "judge_id": "j", "relevant": labels[number % 4]}
         for tenant in tenants
-        for number, (query, chunk) in enumerate(pairs)
+        for number, (query_id, chunk_id) in enumerate(pairs)
     ]
     written(run, "verdicts", rows)
     return run.tables("queries", "chunks", "pool", "verdicts")
@@ -97,3 +105,12 @@ def test_unchanged_rows_are_those_of_judging_and_repeated_ones_have_other_ids(ru
 def test_rules_are_used_in_turn(run: Run) -> None:
     variants = Counter(probe.variant for probe in draw(run)["planted instruction"])
     assert set(variants.values()) == {1}
+
+
+def test_pairs_that_a_rule_leaves_as_they_are_are_no_probes(run: Run) -> None:
+    """A positive of three words is no truncated chunk, and a query of one word has no halves to swap."""
+    source = tables(run, ("a",), query="word{}", chunk="just {}  words")
+    drawn = draw_probes(source, ["truncated chunk", "empty chunk", "reworded query", "repeated"], 10, 1)
+    assert drawn["truncated chunk"] == []
+    assert len(drawn["empty chunk"]) == len(drawn["repeated"]) == len(drawn["reworded query"]) == 10
+    assert all(probe.altered.query != probe.unchanged.query for probe in drawn["reworded query"])
