@@ -47,7 +47,10 @@ PurposeOption = Annotated[
 ]
 NewSampleOption = Annotated[
     bool,
-    typer.Option("--new-sample", help="Draw another sample although pairs are labelled; all answers are kept."),
+    typer.Option(
+        "--new-sample",
+        help="With --for: draw the sample of another purpose although pairs are labelled; all answers are kept.",
+    ),
 ]
 UntilOption = Annotated[
     float,
@@ -102,6 +105,8 @@ def review(
         raise CommandLineError("use one of --export-sheet and --import-sheet, together with --reviewer NAME")
     address = ListenAddress(host, port, tuple(allow_host or ()))
     opened_run = Run(run)
+    if new_sample and purpose is None:
+        raise CommandLineError("--new-sample needs --for PURPOSE: another sample is drawn for another purpose")
     if purpose is not None:
         _set_purpose(opened_run, purpose, new_sample=new_sample)
     with open_review(opened_run, overrides(assignments or []), max_grade, until) as review_app:

@@ -6,6 +6,7 @@ from darklode.flows.jobs.build_benchmark import steps
 from darklode.flows.jobs.job import Job
 from darklode.flows.jobs.validate_benchmark import corrected_recalls
 from darklode.flows.paths import FlowPath
+from darklode.flows.reviews import is_reviewed, reviews_step
 from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Run
@@ -27,7 +28,8 @@ def audit_retrievers(out: FlowPath, settings: dict[str, Any] | None = None) -> N
         for step in build:
             if step.stage is AUDIT_STAGE:
                 run_step(run, step)
-        if "reviews" in run.parts():
+        if is_reviewed(run):
+            run_step(run, reviews_step(run))
             run_step(run, corrected_recalls(resolved))
         write_run(run, inputs, resolved)
         finish(run)

@@ -7,6 +7,7 @@ from darklode.flows import factories
 from darklode.flows.jobs.job import Job
 from darklode.flows.paths import FlowPath
 from darklode.flows.preflight import check_flow, evaluation_checks
+from darklode.flows.reviews import is_reviewed, reviews_step, unjudged_tables
 from darklode.flows.runs import read_run, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
@@ -45,7 +46,9 @@ def evaluate_systems(out: FlowPath, settings: dict[str, Any] | None = None) -> N
     with run.lock():
         record = read_run(run)
         resolved = record.with_overrides(settings or {})
-        for step in steps(resolved, mined=record.is_mined, reviewed="reviews" in run.parts()):
+        reviewed = is_reviewed(run) and not record.is_mined
+        answers = [reviews_step(run)] if reviewed else []
+        for step in [*answers, *steps(resolved, mined=record.is_mined, reviewed=reviewed)]:
             if step.enabled:
                 run_step(run, step)
         write_run(run, record.inputs, resolved)
@@ -97,7 +100,7 @@ def correction(settings: Settings, *, enabled: bool) -> Step:
     """The systems' measures corrected by people's labels."""
     evaluate_settings = settings.evaluate.only("measures")
     return Step(
-        CORRECTED_EVALUATION_STAGE,
+        CORRECTED_EVALUATION_STAGE.reading(*unjudged_tables(settings)),
         call(corrected_evaluation, evaluate_settings, seed=settings.seed),
         enabled=enabled,
     )

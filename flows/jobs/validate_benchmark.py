@@ -6,6 +6,7 @@ from typing import Any, Literal
 from darklode.flows.jobs import evaluate_systems
 from darklode.flows.jobs.job import Job
 from darklode.flows.paths import FlowPath
+from darklode.flows.reviews import reviews_step, unjudged_tables
 from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
@@ -15,7 +16,6 @@ from darklode.pipeline.base.errors import ArtifactError, NotPublishable
 from darklode.pipeline.evaluate.corrected import CORRECTED_AUDIT_STAGE, corrected_audit
 from darklode.pipeline.judge.calibration import fitted_thresholds
 from darklode.pipeline.validate.gate import FIGURE_LIMITS, GATE_STAGE, gate, release, release_outcome, require_release
-from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
 from darklode.pipeline.validate.near_misses import NEAR_MISSES_STAGE, near_misses
 from darklode.pipeline.validate.purposes import TABLES_READ, read_purpose
 from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
@@ -84,8 +84,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
         if purpose == "validate"
         else call(review_sample, settings.review, seed=seed, purpose=purpose, threshold=judge.cut)
     )
-    if judge.strategy == "adaptive":
-        sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
+    sampling = sampling.reading(*unjudged_tables(settings))
     validating = (
         replace(VALIDATE_STAGE, reads=(*VALIDATE_STAGE.reads, "calibration"))
         if judge.threshold == "fitted"
@@ -95,12 +94,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
     return [
         Step(sampling, draw),
         Step(NEAR_MISSES_STAGE, call(near_misses)),
-        Step(
-            REVIEWS_STAGE,
-            call(write_reviews),
-            lambda: {"the reviewers' answers": answers_fingerprint(run.store)},
-            source=run.store,
-        ),
+        reviews_step(run),
         Step(validating, call(_validate, settings.evaluate.only("n_resamples"), threshold=threshold, seed=seed)),
         Step(GATE_STAGE.reading(*probed), call(gate, settings.validation)),
         replace(corrected_recalls(settings), enabled="rankings" in run.parts()),
@@ -111,7 +105,8 @@ def steps(run: Run, settings: Settings) -> list[Step]:
 def corrected_recalls(settings: Settings) -> Step:
     """The retrievers' recall corrected by people's labels."""
     depths = (settings.pool.depth, settings.pool.search_depth)
-    return Step(CORRECTED_AUDIT_STAGE, call(corrected_audit, depths=depths, seed=settings.seed))
+    stage = CORRECTED_AUDIT_STAGE.reading(*unjudged_tables(settings))
+    return Step(stage, call(corrected_audit, depths=depths, seed=settings.seed))
 
 
 def draw_sample(run: Run, settings: Settings) -> None:

@@ -294,7 +294,9 @@ def _estimate(
     clusters = len(np.unique(sample.pair_cluster[labelled]))
     spread = influence**2 * probability * (1 - probability)
     is_represented = float(sample.weight[labelled] @ spread[labelled]) >= MIN_REPRESENTED * float(spread.sum())
-    if clusters < MIN_QUERIES or effective < MIN_EFFECTIVE or not is_represented:
+    # Labels that are all equal fit probabilities of almost 0 or 1, whose variance would be far too small.
+    has_both_labels = len(np.unique(sample.label[labelled])) == 2
+    if clusters < MIN_QUERIES or effective < MIN_EFFECTIVE or not is_represented or not has_both_labels:
         return _unknown(sample, effective)
     variance, freedom = _sampling_variance(sample, influence, probability)
     if extra_variance > 0:

@@ -30,24 +30,46 @@ from darklode.pipeline.judge.logistic import log_odds
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.evaluation_tables import CORRECTED_AUDIT, CORRECTED_EVALUATION
 
-_READS = ("queries", "pool", "verdicts", "review_sample", "reviews")
-CORRECTED_AUDIT_STAGE = Stage("corrected_audit", 1, (*_READS, "rankings"), (CORRECTED_AUDIT.name,))
+_READS = ("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews")
+CORRECTED_AUDIT_STAGE = Stage("corrected_audit", 2, (*_READS, "rankings"), (CORRECTED_AUDIT.name,))
 CORRECTED_EVALUATION_STAGE = Stage(
-    "corrected_evaluation", 1, (*_READS, "test_queries", "test_rankings"), (CORRECTED_EVALUATION.name,)
+    "corrected_evaluation", 2, (*_READS, "test_queries", "test_rankings"), (CORRECTED_EVALUATION.name,)
 )
+"""With adaptive judging, both also read `unjudged`."""
 
 HARD_LABEL_PROBABILITIES = (0.1, 0.9)
 """Probabilities of not relevant and relevant verdicts without one; calibration replaces them, only their order counts
 beside verdicts with a probability."""
 
+# The labels of a stratum also stand for strata of its verdict that have none and lie nearest to it, as in
+# `validate.estimates.merge_empty`: an unfinished review leaves small strata without labels.
+_MERGED_STRATA_SQL = """
+    SELECT target.stratum, sum(pairs) / any_value(target.own) AS factor
+    FROM (
+        SELECT s.pairs,
+               arg_min(struct_pack(stratum := l.stratum, own := l.pairs), abs(l.position - s.position)) AS target
+        FROM strata s JOIN strata l ON (s.verdict = 'relevant') = (l.verdict = 'relevant')
+        SEMI JOIN labels ON labels.stratum = l.stratum
+        GROUP BY s.stratum, s.pairs
+    )
+    GROUP BY target.stratum
+"""
+
 # `query` is the number of the pair's query in the order of tenant and query_id.
 PAIRS_SQL = f"""
     CREATE TEMP TABLE corrected_pairs AS
-    SELECT p.tenant, p.query_id, p.chunk_id, v.relevant, v.probability, h.relevance, h.weight, h.stratum,
+    WITH labels AS ({WEIGHTED_LABELS_SQL}),
+    strata AS (
+        SELECT stratum, position, any_value(verdict) AS verdict, sum(pairs) AS pairs
+        FROM review_strata WHERE retriever IS NULL GROUP BY stratum, position
+    ),
+    merged_strata AS ({_MERGED_STRATA_SQL})
+    SELECT p.tenant, p.query_id, p.chunk_id, v.relevant, {{probability}} AS probability, h.relevance,
+           h.weight * m.factor AS weight, h.stratum,
            coalesce(CAST(q.cluster_id AS VARCHAR), p.query_id) AS "group",
            dense_rank() OVER (ORDER BY p.tenant, p.query_id) - 1 AS query
     FROM pool p JOIN queries q USING (tenant, query_id) LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
-    LEFT JOIN ({WEIGHTED_LABELS_SQL}) h USING (tenant, query_id, chunk_id)
+    LEFT JOIN labels h USING (tenant, query_id, chunk_id) LEFT JOIN merged_strata m USING (stratum) {{join}}
 """
 ORDERED_PAIRS_SQL = "FROM corrected_pairs ORDER BY tenant, query_id, chunk_id"
 TEST_PAIRS_SQL = """
@@ -67,7 +89,8 @@ class LabelledPool:
 
     Attributes:
         sample: the pairs, and people's labels of the sample.
-        score: the judge's log-odds of relevance; the mean for pairs without a readable verdict.
+        score: the judge's log-odds of relevance, those predicted for pairs that adaptive judging skipped, and the mean
+            for pairs with neither.
         judged: 1 where the judge says relevant, else 0.
     """
 
@@ -76,9 +99,18 @@ class LabelledPool:
     judged: Doubles
 
     @classmethod
-    def read(cls, connection: duckdb.DuckDBPyConnection) -> LabelledPool:
-        """Read the pairs of a run, and create the table `corrected_pairs`."""
-        connection.execute(PAIRS_SQL)
+    def read(cls, connection: duckdb.DuckDBPyConnection, *, has_unjudged: bool = False) -> LabelledPool:
+        """Read the pairs of a run, and create the table `corrected_pairs`.
+
+        Args:
+            connection: to the tables of the stage.
+            has_unjudged: whether `unjudged` is one of them.
+        """
+        probability, join = "CASE WHEN v.relevant IS NOT NULL THEN v.probability END", ""
+        if has_unjudged:
+            probability = f"coalesce({probability}, u.probability)"
+            join = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
+        connection.execute(PAIRS_SQL.format(probability=probability, join=join))
         rows = connection.sql(ORDERED_PAIRS_SQL).to_arrow_table()
         query = rows["query"].to_numpy().astype(np.int64)
         is_labelled = pc.and_(rows["relevance"].is_valid(), rows["weight"].is_valid())
@@ -106,7 +138,6 @@ def _scores(rows: pa.Table) -> Doubles:
     low, high = HARD_LABEL_PROBABILITIES
     hard = pc.if_else(rows["relevant"], high, low)
     score = log_odds(_to_doubles(pc.coalesce(rows["probability"].cast(pa.float64()), hard)))
-    score = np.where(pc.is_valid(rows["relevant"]).to_numpy(), score, np.nan)
     return np.asarray(np.where(np.isfinite(score), score, np.nanmean(score) if np.isfinite(score).any() else 0.0))
 
 
@@ -119,13 +150,14 @@ def corrected_audit(tables: Tables, output: Output, *, depths: Sequence[int], se
     """Write each retriever's recall of the pool's relevant pairs, by the judge's labels and corrected.
 
     Args:
-        tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `reviews` and `rankings`.
+        tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `review_strata`, `reviews` and `rankings`;
+            with adaptive judging also `unjudged`.
         output: receives `corrected_audit`; nothing is written without a label of the sample.
         depths: depths of the recall.
         seed: assigns queries to folds.
     """
     with tables.connect() as connection:
-        pool = LabelledPool.read(connection)
+        pool = LabelledPool.read(connection, has_unjudged="unjudged" in tables)
         if not pool.sample.is_labelled.any():
             return
         systems = [
@@ -142,17 +174,19 @@ def corrected_evaluation(tables: Tables, output: Output, settings: EvaluateSetti
     corrected.
 
     Args:
-        tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `reviews`, `test_queries` and
-            `test_rankings`.
-        output: receives `corrected_evaluation`; nothing is written without a label of the sample.
+        tables: must contain `queries`, `pool`, `verdicts`, `review_sample`, `review_strata`, `reviews`, `test_queries`
+            and `test_rankings`; with adaptive judging also `unjudged`.
+        output: receives `corrected_evaluation`; nothing is written without a label of the sample or a test query.
         settings: measures; others than P, nDCG and R are left out.
         seed: assigns queries to folds.
     """
     with tables.connect() as connection:
-        pool = LabelledPool.read(connection)
+        pool = LabelledPool.read(connection, has_unjudged="unjudged" in tables)
         if not pool.sample.is_labelled.any():
             return
         is_test = connection.sql(TEST_PAIRS_SQL).to_arrow_table()["is_test"].to_numpy()
+        if not is_test.any():
+            return
         systems = [
             name for (name,) in connection.sql("SELECT DISTINCT system FROM test_rankings ORDER BY system").fetchall()
         ]

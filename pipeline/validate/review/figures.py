@@ -53,6 +53,10 @@ class SampledPairs:
         """Label of each pair, NaN if it has none."""
         return np.array([labels.get(name, np.nan) for name in self.names])
 
+    def n_queries(self, rows: NDArray[np.bool_]) -> int:
+        """Number of queries of the pairs in a mask."""
+        return len(np.unique(self.query[rows]))
+
 
 SAMPLE_SQL = """
     SELECT tenant, query_id, chunk_id, dense_rank() OVER (ORDER BY tenant, query_id) - 1 AS query, strata.position
@@ -81,25 +85,24 @@ class JudgePrecision:
         sample: the sampled pairs.
         pairs: number of pairs in the run per stratum, shape (n_strata,).
         is_found: whether the judge calls the stratum relevant, same shape.
-        query_share: share of the queries in the sample.
+        n_queries: number of queries in the run.
     """
 
     sample: SampledPairs
     pairs: Ints
     is_found: NDArray[np.bool_]
-    query_share: float
+    n_queries: int
     name = "precision of the judge"
 
     @classmethod
     def from_tables(cls, tables: Tables) -> JudgePrecision:
         """Read the sample and its strata."""
-        strata, sample = tables.sql(STRATA_SQL), sampled_pairs(tables)
-        n_queries = tables.rows("queries")
+        strata = tables.sql(STRATA_SQL)
         return cls(
-            sample,
+            sampled_pairs(tables),
             strata["pairs"].cast("int64").to_numpy(),
             np.array([verdict == "relevant" for verdict in strata["verdict"].to_pylist()]),
-            len(np.unique(sample.query)) / max(n_queries, 1),
+            tables.rows("queries"),
         )
 
     def half_width(self, labels: dict[str, float]) -> float:
@@ -115,7 +118,8 @@ class JudgePrecision:
         strata = LabelledStrata(self.pairs, self.is_found, labelled, relevant)
         if not merge_empty(strata)[0].is_found.any():
             return float("nan")
-        interval = estimate(strata, self.query_share, np.random.default_rng(SEED), DRAWS).precision
+        query_share = self.sample.n_queries(is_labelled) / self.n_queries
+        interval = estimate(strata, query_share, np.random.default_rng(SEED), DRAWS).precision
         return (interval.high - interval.low) / 2
 
 
@@ -183,6 +187,8 @@ class SystemMeasure:
         label, weight, stratum = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, np.int64)
         rows = self.row[used]
         label[rows], weight[rows], stratum[rows] = sampled_label[used], sampled_weight[used], self.sample.stratum[used]
-        sample = LabelSample(self.query, label, weight, stratum, np.arange(int(self.query.max()) + 1))
+        # Pairs are labelled query by query: the labels of an unfinished review are those of a part of the queries.
+        query_share = self.sample.n_queries(is_labelled) / self.sample.n_queries(np.ones(len(is_labelled), bool))
+        sample = LabelSample(self.query, label, weight, stratum, np.arange(int(self.query.max()) + 1), query_share)
         interval = correct_mean(sample, calibrate(sample, self.score, SEED), self.measure)
         return (interval.high - interval.low) / 2

@@ -233,6 +233,7 @@ def test_grades_may_be_given_for_a_judge_without_grades(call: Call, run: Run, tm
         (("--host", "203.0.113.7", "--port", "0"), "203.0.113.7, port 0: ", 1),
         (("--set", "review.shown=1"), "there is no setting review.shown", 2),
         (("--for", "fun"), "--for must be one of validate, evaluate, calibrate, teach", 2),
+        (("--new-sample",), "--new-sample needs --for PURPOSE", 2),
     ],
 )
 def test_what_is_wrong_is_said(call: Call, run: Run, options: tuple[str, ...], reason: str, code: int) -> None:

@@ -1,3 +1,4 @@
+import csv
 import json
 import re
 from pathlib import Path
@@ -5,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.duckdb_views import all_tables
 from helpers.commands import CONTROL, DARKLODE, STAGES, Call, Environment, run_inside, tables_of
 from helpers.json_page import promised
 
@@ -26,3 +29,29 @@ def test_an_audit_with_other_settings(call: Call, copied: Path, served: Environm
     told = json.loads(run_inside([DARKLODE, "audit", str(copied), "--json"], served).out)
     assert {"audit"} <= told.keys() <= promised("audit")
     assert {row["retriever"] for row in told["audit"]} >= {"bm25", "ppmi"}
+
+
+@pytest.mark.slow
+def test_audit_and_evaluation_are_corrected_by_answers_that_nobody_validated(
+    copied: Path, served: Environment, tmp_path: Path
+) -> None:
+    sheet = tmp_path / "sheet.csv"
+    done = run_inside([DARKLODE, "review", str(copied), "--export-sheet", str(sheet), "--reviewer", "ann"], served)
+    assert done.code == 0, done
+    with sheet.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for half in (rows[::2], rows):
+        for row in half:
+            row["relevance"] = "1"
+        with sheet.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            writer.writerows(rows)
+        done = run_inside([DARKLODE, "review", str(copied), "--import-sheet", str(sheet), "--reviewer", "ann"], served)
+        assert done.code == 0, done
+        for command in ("audit", "evaluate"):
+            assert run_inside([DARKLODE, command, str(copied)], served).code == 0
+        tables = all_tables(Run(str(copied)))
+        assert len(tables.read("reviews")) == len(half)
+        assert tables.rows("corrected_audit") > 0
+        assert tables.rows("corrected_evaluation") > 0

@@ -41,8 +41,9 @@ def test_the_judges_threshold_is_part_of_the_validation_where_it_decides(
 
 
 def test_tables_that_only_some_judges_write_are_read_only_then(run: Run) -> None:
-    assert "unjudged" not in step(run, "review_sample").stage.reads
-    assert "unjudged" in step(run, "review_sample", "judge.strategy=adaptive").stage.reads
+    for name in ("review_sample", "corrected_audit", "corrected_evaluation"):
+        assert "unjudged" not in step(run, name).stage.reads
+        assert "unjudged" in step(run, name, "judge.strategy=adaptive").stage.reads
     assert "calibration" not in step(run, "validate").stage.reads
     assert "calibration" in step(run, "validate", "judge.threshold=fitted", "judge.human_labels=l.csv").stage.reads
 

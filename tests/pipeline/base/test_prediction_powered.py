@@ -191,3 +191,15 @@ def test_labels_and_weights_are_checked(label: list[float], weight: list[float],
     zeros = np.zeros(2, np.int64)
     with pytest.raises(ValueError, match=message):
         LabelSample(zeros, np.array(label), np.array(weight), zeros, np.zeros(1, np.int64))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_labels_that_are_all_equal_leave_the_figure_unknown(value: float) -> None:
+    """50 equal labels do not exclude that 1 in 50 of the other pairs has the other label."""
+    query, rank = np.repeat(np.arange(20), 5), np.tile(np.arange(1, 6), 20)
+    label = np.where(np.arange(100) % 2, value, np.nan)
+    weight = np.where(np.isfinite(label), 2.0, np.nan)
+    sample = LabelSample(query, label, weight, np.zeros(100, np.int64), np.arange(20))
+    calibration = calibrate(sample, np.zeros(100), seed=0)
+    measure = measure_influence("P@3", rank, calibration.labels(sample), seed=0)
+    assert np.isnan(correct_mean(sample, calibration, measure).value)

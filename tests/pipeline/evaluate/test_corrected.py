@@ -12,11 +12,13 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.corrected import (
     CORRECTED_AUDIT_STAGE,
     CORRECTED_EVALUATION_STAGE,
+    LabelledPool,
     corrected_audit,
     corrected_evaluation,
 )
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.evaluation_tables import TEST_QUERIES, TEST_RANKINGS
+from darklode.schemas.label_tables import UNJUDGED
 from darklode.schemas.tables import TABLES
 from helpers.reviewed_run import Pairs, answered, honest, key_of, pairs, put_run, sampled
 from helpers.runs import execute, put, read
@@ -141,3 +143,33 @@ def test_a_judge_without_probabilities_and_unreadable_verdicts_are_used_by_label
     reviewed_run(run, made, max_pairs=600)
     row = evaluated(run)["random", None, "P@5"]
     assert row["low"] <= row["value"] <= row["high"]
+
+
+def test_labels_stand_for_strata_of_the_same_verdict_without_labels(run: Run, made: Pairs) -> None:
+    reviewed_run(run, made, max_pairs=100)
+    rows = read(run, "review_sample")
+    unlabelled = rows[0]["stratum"]
+    answered(run, honest(made, [key_of(row) for row in rows if row["stratum"] != unlabelled]))
+    with run.tables("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews").connect() as connection:
+        sample = LabelledPool.read(connection).sample
+        strata = connection.sql(
+            "SELECT relevant, sum(weight), count(*) FROM corrected_pairs WHERE relevant IS NOT NULL GROUP BY relevant"
+        ).fetchall()
+    assert np.nansum(sample.weight) == pytest.approx(len(made))
+    for _, weight, n_pairs in strata:
+        assert weight == pytest.approx(n_pairs)
+
+
+def test_pairs_that_adaptive_judging_skipped_have_their_predicted_probability(run: Run, made: Pairs) -> None:
+    skipped = {key: pair for number, (key, pair) in enumerate(made.items()) if number % 2}
+    for pair in skipped.values():
+        pair["relevant"] = "unjudged"
+    reviewed_run(run, made, max_pairs=100)
+    named = ("tenant", "query_id", "chunk_id")
+    rows = [dict(zip(named, key, strict=True)) | {"probability": 0.2} for key in skipped]
+    put(run, "unjudged", pa.Table.from_pylist(rows, UNJUDGED.schema))
+    names = ("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews", "unjudged")
+    with run.tables(*names).connect() as connection:
+        pool = LabelledPool.read(connection, has_unjudged=True)
+    n_predicted = np.isclose(pool.score, np.log(0.25), atol=1e-5).sum()
+    assert n_predicted == len(skipped)

@@ -7,7 +7,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
-from darklode.pipeline.validate.review.figures import JudgePrecision, SystemMeasure, figure_of
+from darklode.pipeline.base.measure_influence import ExpectedMeasure
+from darklode.pipeline.validate.review.figures import JudgePrecision, SampledPairs, SystemMeasure, figure_of
 from darklode.pipeline.validate.review.journal import pair_name
 from darklode.schemas.tables import QUERIES
 from helpers.reviewed_run import Pairs, answered, honest, key_of, pairs, put_run, rows_of, sampled, validated
@@ -31,14 +32,39 @@ def some_labels(run: Run, made: Pairs, share: float) -> dict[str, float]:
     return {pair_name(*key): float(made[key]["true"] > 0) for key in keys[: int(share * len(keys))]}
 
 
-def test_precision_is_that_of_validate(run: Run, made: Pairs) -> None:
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_precision_is_that_of_validate(tmp_path: Path, share: float) -> None:
+    made = one_sided(pairs({"a": 200}))
+    run = put_run(Run(str(tmp_path / "run")), made)
+    sampled(run, query_share=1.0, max_pairs=1000)
     figure = JudgePrecision.from_tables(all_tables(run))
     keys = [key_of(row) for row in all_tables(run).read("review_sample").to_pylist()]
+    keys = keys[: int(share * len(keys))]
     answered(run, honest(made, keys))
     validated(run)
     row = rows_of(run)[None, None]
     expected = (row["precision_high"] - row["precision_low"]) / 2
-    assert figure.half_width(some_labels(run, made, 1.0)) == pytest.approx(expected, rel=0.1)
+    assert figure.half_width(some_labels(run, made, share)) == pytest.approx(expected, rel=0.1)
+
+
+def one_sided(made: Pairs) -> Pairs:
+    """All of a query's pairs are relevant, or none is."""
+    for (_, query, _), pair in made.items():
+        pair["true"] = int(query[1:]) % 2
+    return made
+
+
+def test_labels_of_a_part_of_the_queries_leave_more_unknown_than_as_many_of_all() -> None:
+    query = np.repeat(np.arange(40), 10)
+    names = [str(pair) for pair in range(len(query))]
+    measure = ExpectedMeasure(np.full(40, 0.5), np.full(len(query), 0.01))
+    sample = SampledPairs(names, query, np.zeros(len(query), np.int64))
+    figure = SystemMeasure(sample, np.array([4000]), query, np.arange(len(query)), np.zeros(len(query)), measure)
+    label = {name: float(of % 2) for name, of in zip(names, query, strict=True)}
+    of_some_queries, of_all_queries = (
+        figure.half_width({name: label[name] for name in rows}) for rows in (names[:100], names[::4])
+    )
+    assert of_some_queries > 1.3 * of_all_queries
 
 
 def test_more_labels_make_the_intervals_narrower(run: Run, made: Pairs) -> None:
