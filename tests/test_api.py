@@ -75,7 +75,7 @@ def argument_name(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return str(parameter.metavar).lower()
     name = parameter.opts[0].removeprefix("--").replace("-", "_")
-    return {"set": "settings", "from": "from_"}.get(name, name)
+    return {"set": "settings", "from": "from_", "for": "for_"}.get(name, name)
 
 
 def docstring(function: Any) -> str:

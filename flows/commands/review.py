@@ -105,10 +105,7 @@ def review(
         raise CommandLineError("use one of --export-sheet and --import-sheet, together with --reviewer NAME")
     address = ListenAddress(host, port, tuple(allow_host or ()))
     opened_run = Run(run)
-    if new_sample and purpose is None:
-        raise CommandLineError("--new-sample needs --for PURPOSE: another sample is drawn for another purpose")
-    if purpose is not None:
-        _set_purpose(opened_run, purpose, new_sample=new_sample)
+    set_purpose(opened_run, purpose, new_sample=new_sample)
     with open_review(opened_run, overrides(assignments or []), max_grade, until) as review_app:
         if export_sheet and reviewer:
             _export(review_app, export_sheet, reviewer)
@@ -118,12 +115,16 @@ def review(
             _serve(opened_run, review_app, address, open_browser)
 
 
-def _set_purpose(run: Run, name: str, *, new_sample: bool) -> None:
-    """Set the purpose of a run's review.
+def set_purpose(run: Run, name: str | None, *, new_sample: bool) -> None:
+    """Set the purpose of a run's review; None keeps it.
 
     Raises:
         CommandLineError: there is no such purpose, or the pairs of another one are being labelled.
     """
+    if name is None:
+        if new_sample:
+            raise CommandLineError("--new-sample needs --for PURPOSE: another sample is drawn for another purpose")
+        return
     from darklode.pipeline.validate.purposes import PURPOSES, read_purpose, write_purpose
     from darklode.pipeline.validate.review.journal import ANSWERS_FOLDER
 

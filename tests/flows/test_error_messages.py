@@ -133,7 +133,7 @@ REFUSED = {
     f"{BUILD} --set pool.retrievers=[bm52,tfidf]": "known are bm25, cca_feedback, character",
     f"{BUILD} --config unknown.yaml": "pool.retrievers: unknown retriever bm52; did you mean bm25? known are bm25,",
     f"{BUILD} --set judge.kind=encoder --set judge.encoder=e5": "judge.encoder: no encoder e5; encoders is empty",
-    f"{BUILD} --set judge.kind=lm": "there is no kind 'lm'; did you mean llm? known are cross_encoder, embedded,",
+    f"{BUILD} --set judge.kind=lm": "there is no kind 'lm'; did you mean llm? known are cascade, cross_encoder,",
     f"{MINE} --set relevance.retrievers=[nobody]": "relevance.retrievers: unknown retriever nobody; known are",
     f"{MINE} --set term_weighting.kind=tables": "term_weighting.kind: there is no kind 'tables'; did you mean table?",
 }

@@ -12,11 +12,13 @@ from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run
 from darklode.schemas.adaptation_tables import ADAPTATION_TABLES
 from darklode.schemas.day_tables import DAY_TABLES
+from darklode.schemas.distil_tables import DISTIL_TABLES
 from darklode.schemas.evaluation_tables import EVALUATION_TABLES
 from darklode.schemas.generation_tables import GENERATION_TABLES
 from darklode.schemas.law_tables import LAW_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.model_swap_tables import MODEL_SWAP_TABLES
+from darklode.schemas.probe_tables import PROBE_TABLES
 from darklode.schemas.reranker_tables import RERANKER_TABLES
 from darklode.schemas.review_tables import REVIEW_TABLES
 from darklode.schemas.serving_tables import SERVING_TABLES
@@ -141,6 +143,8 @@ def tables_written(run: Run) -> list[str]:
         *TOWER_TABLES,
         *MODEL_SWAP_TABLES,
         *RERANKER_TABLES,
+        *DISTIL_TABLES,
+        *PROBE_TABLES,
     )
     others = {"audit_retrievers", *(table.name for table in of_others if "tenant" in table.key)}
     others |= {TRIPLETS.changed_column, TRIPLETS.removed_column, "test_texts", "manual_texts"}

@@ -16,7 +16,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -36,14 +36,11 @@ from darklode.pipeline.base.remote.call_errors import (
 )
 from darklode.pipeline.base.remote.concurrency import INITIAL_LIMIT, ConcurrencyLimit, jittered_delay
 from darklode.pipeline.base.remote.endpoint import Endpoint, Http, address
+from darklode.pipeline.base.remote.job_queue import JobQueue
 from darklode.pipeline.base.remote.replicas import Replica, Replicas, Slot
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
 """Seconds between retries. Short, because overloaded servers get fewer calls, and servers that are down get none."""
-GATHER_SECONDS = 0.02
-"""Results that arrive within this time are returned together."""
-WAITING_PER_CALL = 3
-"""Jobs waiting for a retry, and results waiting to be consumed, per call in flight."""
 LEDGER_SECONDS = 5.0
 """Seconds between updates of the ledger: a kill loses the spending of this time."""
 _BUDGET_POLL_SECONDS = 0.02
@@ -232,7 +229,15 @@ class Session:
             groups: groups of jobs. A group goes to one server, for its prefix cache, unless others would be idle.
             work: executes a job; its result is not None.
         """
-        queue = _JobQueue(self, groups, work)
+
+        async def execute(job: Job, slot: Slot) -> Result:
+            lane = Lane(self, slot)
+            try:
+                return await work(job, lane)
+            finally:
+                lane.close()
+
+        queue = JobQueue(self.replicas, self.most_in_flight, groups, execute)
         try:
             while results := await queue.gather():
                 yield results
@@ -314,126 +319,3 @@ class Lane:
         if self._slot:
             self._session.replicas.leave(self._slot, None, answered=False)
             self._slot = None
-
-
-class _End:
-    """Marks the end of the results."""
-
-
-class _JobQueue(Generic[Job, Result]):
-    """Assigns jobs to servers with free slots and collects results."""
-
-    def __init__(
-        self,
-        session: Session,
-        groups: Iterable[Iterable[Job]],
-        work: Callable[[Job, Lane], Awaitable[Result]],
-    ) -> None:
-        self._session, self._replicas, self._work = session, session.replicas, work
-        self._groups, self._groups_by_replica = iter(groups), dict[Replica, Iterator[Job]]()
-        max_waiting = session.most_in_flight * (1 + WAITING_PER_CALL)
-        self._capacity, self._results = asyncio.Semaphore(max_waiting), asyncio.Queue[Result | _End]()
-        self._tasks, self._n_running = set[asyncio.Task[None]](), 0
-        self._assigning = asyncio.create_task(self._assign_jobs())
-        self.failure: Exception | None = None
-
-    async def gather(self) -> list[Result]:
-        """Results since the last call; empty at the end."""
-        results, item = list[Result](), await self._results.get()
-        if self._n_running:
-            await asyncio.sleep(GATHER_SECONDS)
-        while not isinstance(item, _End):
-            results.append(item)
-            self._capacity.release()
-            if self._results.empty():
-                return results
-            item = self._results.get_nowait()
-        if results:
-            self._results.put_nowait(item)
-        return results
-
-    async def cancel(self) -> None:
-        """Cancel all running jobs."""
-        tasks = [self._assigning, *self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _assign_jobs(self) -> None:
-        try:
-            while True:
-                await self._capacity.acquire()
-                slot = await self._replicas.enter(is_new_job=True)
-                try:
-                    job = self._next_job(slot.replica)
-                except BaseException:
-                    self._replicas.leave(slot, None, answered=False)
-                    raise
-                task = asyncio.create_task(self._work_off(job, slot))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-        except (StopIteration, Stopped):
-            pass
-        except Exception as error:
-            self._fail(error)
-        await asyncio.gather(*self._tasks)
-        self._results.put_nowait(_End())
-
-    def _next_job(self, replica: Replica) -> Job:
-        """The next job for a server: of its own group, of a new group, or of another server's group.
-
-        Raises:
-            StopIteration: there are no more jobs.
-        """
-        for job in self._groups_by_replica.get(replica, ()):
-            return job
-        for group in self._groups:
-            self._groups_by_replica[replica] = iter(group)
-            for job in self._groups_by_replica[replica]:
-                return job
-        return next(job for group in self._groups_by_replica.values() for job in group)
-
-    async def _work_off(self, job: Job, slot: Slot) -> None:
-        """Execute a job, and further ones as long as there are jobs and free slots: a task per job costs more time."""
-        next_: tuple[Job, Slot] | None = job, slot
-        while next_:
-            job, slot = next_
-            await self._execute(job, Lane(self._session, slot))
-            next_ = await self._next()
-
-    async def _next(self) -> tuple[Job, Slot] | None:
-        """A job and a slot for it, if both are available now."""
-        if self._replicas.is_stopped or self._capacity.locked() or self._replicas.has_waiting_calls:
-            return None
-        if not (slot := self._replicas.try_enter()):
-            return None
-        try:
-            job = self._next_job(slot.replica)
-        except Exception as error:
-            self._replicas.leave(slot, None, answered=False)
-            if not isinstance(error, StopIteration):
-                self._fail(error)  # as in `_assign_jobs`, which sees no error of this task
-            return None
-        await self._capacity.acquire()  # does not wait
-        return job, slot
-
-    async def _execute(self, job: Job, lane: Lane) -> None:
-        self._n_running += 1
-        result: Result | _End | None = None
-        try:
-            result = await self._work(job, lane)
-        except Stopped:
-            pass
-        except Exception as error:
-            self._fail(error)
-        finally:
-            lane.close()
-            self._n_running -= 1
-        if result is None:
-            self._capacity.release()
-        else:
-            self._results.put_nowait(result)
-
-    def _fail(self, error: Exception) -> None:
-        self.failure = self.failure or error
-        self._replicas.stop()

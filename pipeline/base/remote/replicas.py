@@ -117,7 +117,9 @@ class Replicas:
     ) -> None:
         self.all, self._retry_timeout, self._section = all_, retry_timeout, section
         self._counters, self._say = counters, say
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        # Calls of started jobs, such as retries, go before new jobs.
+        self._waiting_calls: deque[asyncio.Future[None]] = deque()
+        self._waiting_jobs: deque[asyncio.Future[None]] = deque()
         self._is_waking = False
         self._n_waiting_calls = 0
         self._stop = asyncio.Event()
@@ -135,7 +137,7 @@ class Replicas:
     def stop(self) -> None:
         """Stop all waiting calls, because the run has failed."""
         self._stop.set()
-        self._wake(len(self._waiting))
+        self._wake(len(self._waiting_calls) + len(self._waiting_jobs))
 
     async def pause(self, seconds: float) -> None:
         """Sleep.
@@ -162,12 +164,12 @@ class Replicas:
             Stopped: the run has failed meanwhile.
         """
         while not self.is_stopped:
-            if slot := self.try_enter(preferred):
+            if not (is_new_job and self.has_waiting_calls) and (slot := self.try_enter(preferred)):
                 return slot
             self._check()
             self._n_waiting_calls += not is_new_job
             try:
-                await self._change()
+                await self._change(self._waiting_jobs if is_new_job else self._waiting_calls)
             finally:
                 self._n_waiting_calls -= not is_new_job
         raise Stopped
@@ -201,7 +203,7 @@ class Replicas:
                 f"{replica.seconds_down:.0f} s; the {self._section} gives up in {max(self._seconds_left(), 0):.0f} s"
             )
             self._say(self._counters.paused)
-        if self._waiting and not self._is_waking:
+        if (self._waiting_calls or self._waiting_jobs) and not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake_for_room)
         if failure:
@@ -212,10 +214,10 @@ class Replicas:
         self._is_waking = False
         self._wake(sum(replica.room for replica in self.all))
 
-    async def _change(self) -> None:
-        """Wait until a slot may be free: one was released, a server is due for a retry, or time is up."""
+    async def _change(self, queue: deque[asyncio.Future[None]]) -> None:
+        """Wait in a queue until a slot may be free: one was released, a server is due for a retry, or time is up."""
         waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+        queue.append(waiter)
         down = [replica.seconds_down for replica in self.all if not replica.is_up]
         try:
             # Not `wait_for`: in Python 3.11 it can swallow a cancellation, and calls would never end.
@@ -228,11 +230,12 @@ class Replicas:
             raise
 
     def _wake(self, slots: int) -> None:
-        while self._waiting and slots > 0:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                slots -= 1
+        for queue in (self._waiting_calls, self._waiting_jobs):
+            while queue and slots > 0:
+                waiter = queue.popleft()
+                if not waiter.done():
+                    waiter.set_result(None)
+                    slots -= 1
 
     def _check(self) -> None:
         """Raise if no server has answered for `retry_timeout` seconds."""

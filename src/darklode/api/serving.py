@@ -87,6 +87,9 @@ def review(
     host: str = LOOPBACK,
     allow_host: Sequence[str] = (),
     max_grade: int | None = None,
+    for_: str | None = None,
+    new_sample: bool = False,
+    until: float = 0.05,
     settings: Overrides | None = None,
 ) -> WebPages:
     """Let people label a sample of a run's pairs in the browser, as `darklode review` does.
@@ -97,21 +100,25 @@ def review(
         host: address to bind to.
         allow_host: names under which browsers may reach the server.
         max_grade: give grades from 0 to this one; None: the judge's grades.
+        for_: purpose of the labels: validate, evaluate, calibrate or teach; None: that of the run's sample.
+        new_sample: draw the sample of another purpose although pairs are labelled.
+        until: the pages say to stop when the 95 % interval is this narrow, in both directions.
         settings: overrides of the run's settings.
 
     Returns:
         The pages; they are served until `stop()`, or to the end of a `with` block.
     """
-    from darklode.flows.commands.review import lock_review, open_review
+    from darklode.flows.commands.review import lock_review, open_review, set_purpose
     from darklode.flows.runs import existing
     from darklode.flows.web.review import review_app
 
     opened_run, values = existing(url_of(run)), changes_of(None, settings)
+    set_purpose(opened_run, for_, new_sample=new_sample)
     token = token_of(opened_run.store)
 
     @contextmanager
     def open_app(hosts: list[str]) -> Iterator[ASGIApp]:
-        with lock_review(opened_run), open_review(opened_run, values, max_grade) as pages:
+        with lock_review(opened_run), open_review(opened_run, values, max_grade, until) as pages:
             yield review_app(pages, token, hosts)
 
     return WebPages(open_app, ListenAddress(host, port, tuple(allow_host)), token)

@@ -167,7 +167,7 @@ def test_a_hole_that_training_learned_moves_its_query_to_those_that_share(
     """Judged relevant, a train positive is no longer one that training never saw of this query."""
 
     class Yes:
-        judge_id, facts, live = "yes", {}, None
+        judge_id, answering_ids, facts, live = "yes", ("yes",), {}, None
 
         async def judge(self, pairs: pa.Table) -> pa.Table:
             from darklode.pipeline.judge.port import replies_of
@@ -188,6 +188,7 @@ def test_what_it_will_take_is_told_before_training(
     tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges, unlabelled: float, told: str
 ) -> None:
     run = asked(tmp_path, source)
+    put(run, "term_queries", TABLES["term_queries"].schema.empty_table())
     execute(run, HEADROOM_STAGE, lambda _, output: output.facts.update(unlabelled=unlabelled))
     assert told in format_unjudged(run, judges, 100)
     assert format_unjudged(run, judges, 0) == format_unjudged(run, NO_JUDGES, 100) == ""
