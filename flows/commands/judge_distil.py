@@ -33,7 +33,7 @@ def distil(
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Train a small judge (cross-encoder) on a run's verdicts; exit code 3 if it agrees clearly less."""
+    """Train a small judge on a run's verdicts; exit code 3 if it agrees less."""
     from darklode.flows.config import changed_values
     from darklode.flows.console import console, printable, reporter
     from darklode.flows.jobs.distil_judge import distil_judge

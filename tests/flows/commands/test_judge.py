@@ -110,7 +110,7 @@ def test_a_mistake_is_one_line(
 
 def test_help_names_every_option(call: Call) -> None:
     commands: dict[str, Any] = typer.main.get_command(judge_commands.app).commands  # type: ignore[attr-defined]
-    assert list(commands) == ["distil", "stats", "calibration", "prompt", "probe", "teach", "batch"]
+    assert list(commands) == ["stats", "calibration", "prompt", "probe", "teach", "distil", "batch"]
     commands |= {f"batch {name}": command for name, command in commands.pop("batch").commands.items()}
     assert [name for name in commands if " " in name] == [
         f"batch {name}" for name in ("export", "submit", "status", "fetch", "forget")
