@@ -44,10 +44,11 @@ class AdaptSettings(Section):
         "closed_form (a linear layer by least squares), whitened (whitening; needs no labelled training queries). Or "
         "the query encoder: lora, top_n (its last layers), full.",
     )
-    init: Literal["base", "whitened"] = Field(
+    init: Literal["base", "whitened", "term_vectors"] = Field(
         "whitened",
         description="Initial weights of linear, lora, top_n and full: the base encoder (DevRev-Search), or the "
-        "whitening that is best on validation, if it beats the base.",
+        "whitening that is best on validation, if it beats the base; term_vectors (linear, whitened): also mixed with "
+        "vectors of the query's tokens, if that is better still.",
     )
     lora_rank: int = Field(32, gt=0, description="LoRA rank r (DevRev-Search, Table 7: 32 and 64 are best).")
     lora_alpha: int | None = Field(

@@ -214,9 +214,8 @@ def pairs_step(base: BaseEncoder, settings: Settings) -> Step:
 
 
 def terms_step(base: BaseEncoder, adapt: AdaptSettings, methods: Sequence[str], seed: int) -> Step:
-    """Term vectors, if one of some methods can start from them; a warm start has those of its adapter or none."""
-    usable = {"whitened", "linear"} if adapt.init == "whitened" else {"whitened"}
-    enabled = bool(usable & set(methods)) if base.start is None else base.start.mixing is not None
+    """Term vectors, if they are asked for and one of some methods can start from them."""
+    enabled = adapt.init == "term_vectors" and bool({"whitened", "linear"} & set(methods)) and base.start is None
     return Step(TERM_VECTORS_STAGE, call(write_term_vectors, base, enabled=enabled, seed=seed), lambda: contents(base))
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.errors import ArtifactError
@@ -36,14 +35,12 @@ class InitialHead:
         weights: hash of its files.
         layers: layers of its head; None: the adapter changes no vector.
         learned: queries that it and its predecessors were trained on; its successors must not be tested with them.
-        mixing: its term vectors: `tokens`, `vectors`, and the tensors of a `TermStart`; None: it has none.
     """
 
     url: str
     weights: str
     layers: Layers | None
     learned: Sequence[str]
-    mixing: Mapping[str, NDArray[Any]] | None = None
 
 
 @dataclass(frozen=True)

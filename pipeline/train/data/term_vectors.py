@@ -145,13 +145,10 @@ def write_term_vectors(tables: Tables, output: Output, base: BaseEncoder, *, ena
     opened = QueryTokenizer.open(base.encoder) if enabled else None
     n_texts = 0
     if opened is not None:
-        if base.start is not None and base.start.mixing is not None:
-            terms = TermTable(base.start.mixing["tokens"].astype(np.int64), base.start.mixing["vectors"])
-        else:
-            frozen = base.open(tables)
-            positions, token_ids = _sample(base, frozen, opened, seed)
-            n_texts = len(positions)
-            terms = fit_term_vectors(token_ids, frozen.take(positions), opened.ignored_tokens)
+        frozen = base.open(tables)
+        positions, token_ids = _sample(base, frozen, opened, seed)
+        n_texts = len(positions)
+        terms = fit_term_vectors(token_ids, frozen.take(positions), opened.ignored_tokens)
         output.write(TERM_VECTORS.name, TERM_VECTORS.rows({"token": terms.tokens, "vector": _lists(terms.vectors)}))
         queries = tables.read("adaptation_queries", ["tenant", "query_id", "text"])
         vectors = terms.of_queries(opened.queries(queries["text"].to_pylist()))

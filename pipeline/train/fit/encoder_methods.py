@@ -52,7 +52,7 @@ class EncoderMethod:
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 
-        whitening = self._start(task) if self._settings.init == "whitened" else None
+        whitening = self._start(task) if self._settings.init != "base" else None
         with deterministic(seed):
             encoder = self._open()
             encoder.start = None if whitening is None else torch.from_numpy(whitening.weight)

@@ -59,12 +59,11 @@ class HeadMethod:
 
     @property
     def _starts_whitened(self) -> bool:
-        return self._settings.init == "whitened" and self._settings.method == "linear" and not self._base.start
+        return self._settings.init != "base" and self._settings.method == "linear" and not self._base.start
 
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         if self._base.start:
-            mix = TermStart.from_weights(self._base.start.mixing or {})
-            return self._train(StackedTrial(task, setting, seed, on_step, self._base.start.layers), mix)
+            return self._train(StackedTrial(task, setting, seed, on_step, self._base.start.layers), None)
         if not setting:
             return TrainingHistory(best_weights=untrained_weights(task, self._untrained(task)))
         whitening = self._start(task) if self._starts_whitened else None

@@ -113,9 +113,14 @@ def identity(settings: SentenceTransformersSettings) -> Facts:
     }
 
 
+def _module_number(config: Path) -> int:
+    """Place of a module in its encoder, such as 1 of `1_Pooling/config.json` or `query_1_Pooling/config.json`."""
+    return next((int(part) for part in config.parent.name.split("_") if part.isdigit()), 0)
+
+
 def pooling(folder: Path) -> Facts:
     """Pooling mode of a model folder; mean if not specified."""
-    by_place = sorted(folder.glob("*_Pooling/config.json"), key=lambda path: int(path.parent.name.partition("_")[0]))
+    by_place = sorted(folder.glob("*_Pooling/config.json"), key=_module_number)
     for path in by_place:  # the first one pools the encoder's tokens; another may pool term vectors
         return {name: value for name, value in json.loads(path.read_text()).items() if value is not False}
     return {"pooling_mode": "mean"}

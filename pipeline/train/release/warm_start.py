@@ -58,6 +58,9 @@ def load_initial_head(adapter: Adapter, tenant: str, encoder: SentenceTransforme
     if adapter.ships and len(layers) != N_LAYERS[method]:
         raise SettingsError(f"{adapter.store.url} is not a {method} head, so {method} cannot start from it")
     learned = adapter.facts.get("learned", [])
-    mixing = read_terms(adapter.store) if adapter.ships else None
+    if adapter.ships and read_terms(adapter.store) is not None:
+        raise SettingsError(
+            f"{adapter.store.url} has term vectors, and no head can start from it; train it anew without a warm start"
+        )
     start = add_residual(layers) if layers else None
-    return InitialHead(adapter.store.url, adapter.facts["weights"], start, learned, mixing)
+    return InitialHead(adapter.store.url, adapter.facts["weights"], start, learned)

@@ -11,7 +11,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.train.data import term_vectors
-from darklode.pipeline.train.data.base_encoder import BaseEncoder, InitialHead
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.term_vectors import (
@@ -123,12 +123,3 @@ def test_unwanted_ones_are_not_made(tmp_path: Path) -> None:
     assert tables.rows("term_vectors") == tables.rows("term_queries") == 0
     assert QuerySet.from_tables(tables, base.open(tables), "train").terms is None
     assert term_queries(tables, pa.array(["train-000"])) is None
-
-
-def test_a_warm_start_keeps_those_of_its_adapter(tmp_path: Path) -> None:
-    source = build_to_adapt(tmp_path / "run", {"train": 6, "validation": 3, "test": 3})
-    mixing = {"tokens": np.array([5, 6], np.int32), "vectors": np.eye(2, 8, dtype=np.float32)}
-    base = replace(base_for(source, root=tmp_path), start=InitialHead("", "w", None, (), mixing))
-    terms = TermTable.from_tables(fitted(base, tmp_path / "out").tables())
-    assert terms.tokens.tolist() == [5, 6]
-    np.testing.assert_array_equal(terms.vectors, mixing["vectors"])
