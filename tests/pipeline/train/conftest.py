@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
+from darklode.pipeline.train.data.term_vectors import TERM_VECTORS_STAGE, write_term_vectors
 from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE
 from darklode.pipeline.train.fit.term_start import TermStart
@@ -62,6 +64,8 @@ def decided(adapted: Adapted, folder: Path, trained: Weights | None) -> Run:
         output.write("adaptation_trials", rows_of("adaptation_trials", trial))
         output.write("adapter_weights", weights)
 
+    if trained and TermStart.from_weights(trained):
+        execute(run, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, enabled=True, seed=0))
     execute(run, TRAIN_STAGE, tried)
     execute(run, VERDICT_STAGE, lambda _, output: output.write("adapter_verdict", rows_of("adapter_verdict", row)))
     return run
