@@ -13,7 +13,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError, NotBetter, SettingsError
 
 if TYPE_CHECKING:
-    from darklode.pipeline.judge.teach.teaching import Lesson
+    from darklode.pipeline.judge.teach.teaching import TeachingResult
 
 
 def teach(
@@ -42,34 +42,34 @@ def teach(
     pairs = taught_pairs(all_tables(Run(run)))
     prompt = settings.judge.prompt
     with answering(as_json) as answer:
-        lesson = teach_judge(pairs, judge, prompt, to.name, n_examples=examples, seed=settings.seed)
-        summarize(lesson, judge.n_requested, answer)
-        if not lesson.held_out.is_better:
+        result = teach_judge(pairs, judge, prompt, to.name, n_examples=examples, seed=settings.seed)
+        summarize(result, judge.n_requested, answer)
+        if not result.held_out.is_better:
             answer.fact("adopted", False)
             raise NotBetter(
-                f"the changed prompt ({lesson.change}) is not shown to be better than {prompt}: difference in kappa "
-                f"{_difference(lesson)}; nothing was written. Review more pairs, or change the prompt by hand"
+                f"the changed prompt ({result.change}) is not shown to be better than {prompt}: difference in kappa "
+                f"{_difference(result)}; nothing was written. Review more pairs, or change the prompt by hand"
             )
         to.mkdir(parents=True)
-        for name, text in lesson.files.items():
+        for name, text in result.files.items():
             (to / name).write_text(text, encoding="utf-8")
         # A bare name may be that of a built-in prompt.
         path = to if len(to.parts) > 1 else f"./{to}"
         answer.fact("adopted", True, f"Wrote {to}. To use it: --set judge.prompt={path}")
 
 
-def summarize(lesson: "Lesson", n_requested: int, answer: Answer) -> None:
+def summarize(result: "TeachingResult", n_requested: int, answer: Answer) -> None:
     """Examples, prompts tried and the comparison on held-out queries."""
     chosen = [
         {"query": pair.query, "judge": pair.relevant, "people": pair.relevance, "reason": pair.reason}
-        for pair in lesson.examples
+        for pair in result.examples
     ]
     answer.table("examples", pa.Table.from_pylist(chosen), "New examples: errors of the judge")
-    tried = [{"prompt": change, "kappa": kappa} for change, kappa in lesson.tried.items()]
+    tried = [{"prompt": change, "kappa": kappa} for change, kappa in result.tried.items()]
     answer.table("tried", pa.Table.from_pylist(tried), "Changed prompts, on the other teaching queries")
-    held_out = lesson.held_out
+    held_out = result.held_out
     figures = {
-        "change": lesson.change,
+        "change": result.change,
         "kappa_today": held_out.today,
         "kappa": held_out.candidate,
         "low": held_out.low,
@@ -79,13 +79,13 @@ def summarize(lesson: "Lesson", n_requested: int, answer: Answer) -> None:
     }
     sentence = (
         f"Held-out queries ({held_out.queries:,}, {held_out.pairs:,} pairs): kappa {held_out.today:.3f} today, "
-        f"{held_out.candidate:.3f} with {lesson.change}; difference {_difference(lesson)}."
+        f"{held_out.candidate:.3f} with {result.change}; difference {_difference(result)}."
     )
     answer.fact("held_out", figures, sentence)
     answer.fact("requests", n_requested, f"{n_requested:,} pairs requested; their replies are in the ledger.")
 
 
-def _difference(lesson: "Lesson") -> str:
-    held_out = lesson.held_out
+def _difference(result: "TeachingResult") -> str:
+    held_out = result.held_out
     difference = held_out.candidate - held_out.today
     return f"{difference:+.3f} [{held_out.low:+.3f}, {held_out.high:+.3f}]"

@@ -29,7 +29,7 @@ JudgeWithPrompt = Callable[[str, Sequence[TaughtPair]], Labels]
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TeachingResult:
     """What was tried and how it did.
 
     Attributes:
@@ -51,7 +51,7 @@ class Lesson:
 
 def teach(
     pairs: Sequence[TaughtPair], judge: JudgeWithPrompt, prompt: str, name: str, *, n_examples: int, seed: int
-) -> Lesson:
+) -> TeachingResult:
     """Change a prompt by the judge's errors on half of the labelled queries, and test it on the other half.
 
     Examples and rubric come from the teaching half. Of the changed prompts the one with the highest kappa on the other
@@ -84,7 +84,7 @@ def teach(
         best = max(candidates, key=lambda candidate: np.nan_to_num(tried[candidate.change], nan=-1.0))
         comparison = _compare(held_out, judge(str(best.folder), held_out), seed)
         files = {file.name: file.read_text(encoding="utf-8") for file in sorted(best.folder.iterdir())}
-    return Lesson(examples, lines if "rubric" in best.change else [], tried, best.change, comparison, files)
+    return TeachingResult(examples, lines if "rubric" in best.change else [], tried, best.change, comparison, files)
 
 
 def _check_enough(part: str, pairs: Sequence[TaughtPair]) -> None:

@@ -133,7 +133,6 @@ def write_term_vectors(tables: Tables, output: Output, base: BaseEncoder, *, ena
     """Fit term vectors on the texts, and write them with the vector that each query's tokens give.
 
     Writes nothing if they are not enabled, or the encoder has no local tokenizer with at most `MAX_VOCABULARY` tokens.
-    A warm start keeps the term vectors of its adapter.
 
     Args:
         tables: the tables of `adaptation_pairs`; no label is read.
