@@ -42,6 +42,33 @@ def cohens_kappa(counts: Confusion) -> Doubles:
     return kappa_of_table(rows, 1 - np.eye(2))
 
 
+def confusion_by_query(
+    query: NDArray[np.int64],
+    predicted: NDArray[np.bool_],
+    positive: NDArray[np.bool_],
+    weight: Doubles | None = None,
+    n_queries: int | None = None,
+) -> Doubles:
+    """Confusion counts of each query, in the order of `Confusion`, shape (n_queries, 4), to be resampled by query.
+
+    Args:
+        query: query index of each pair, from 0, shape (n_pairs,), as predicted, positive and weight.
+        predicted: the judge's labels.
+        positive: labels to compare with.
+        weight: number of pairs each stands for; None: 1.
+        n_queries: number of queries; None: up to the highest index.
+    """
+    counts = np.zeros((int(query.max(initial=-1)) + 1 if n_queries is None else n_queries, 4))
+    np.add.at(counts, (query, 2 * ~predicted + ~positive), 1.0 if weight is None else weight)
+    return counts
+
+
+def kappas(counts: Doubles) -> Doubles:
+    """Cohen's kappa of several judges from their confusion counts side by side, shape (..., 4 n) to (..., n)."""
+    groups = counts.reshape(*counts.shape[:-1], -1, 4)
+    return cohens_kappa(Confusion(*np.moveaxis(groups, -1, 0)))
+
+
 def kappa_of_table(table: Doubles, cost: Doubles) -> Doubles:
     """Weighted kappa of two annotators: 1 − observed cost / cost expected by chance (Cohen, 1968).
 

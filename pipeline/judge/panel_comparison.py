@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.agreement import Confusion, cohens_kappa, folds, has_enough_labels
+from darklode.pipeline.base.agreement import confusion_by_query, folds, has_enough_labels, kappas
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.bootstrap import interval
 from darklode.pipeline.base.types import Doubles
@@ -59,11 +59,9 @@ class LabelledVotes:
 
     def counts(self, labels: Doubles) -> Doubles:
         """Weighted confusion counts of labels (1, 0, NaN) against people's by query, shape (n_queries, 4)."""
-        counts = np.zeros((int(self.query.max(initial=-1)) + 1, 4))
-        column = np.where(labels == 1, 0, 2) + np.where(self.positive, 0, 1)
-        is_known = ~np.isnan(labels)
-        np.add.at(counts, (self.query[is_known], column[is_known]), self.weight[is_known])
-        return counts
+        is_known, n_queries = ~np.isnan(labels), int(self.query.max(initial=-1)) + 1
+        columns = (self.query, labels == 1, self.positive, self.weight)
+        return confusion_by_query(*(column[is_known] for column in columns), n_queries)
 
 
 @dataclass(frozen=True)
@@ -132,12 +130,6 @@ def _stack(rows: pa.Table, names: list[str]) -> Doubles:
     return np.stack(columns, axis=1)
 
 
-def _kappas(counts: Doubles) -> Doubles:
-    """Kappa of groups of four confusion counts, shape (..., 4 n) to (..., n)."""
-    groups = counts.reshape(*counts.shape[:-1], -1, 4)
-    return cohens_kappa(Confusion(*(groups[..., column] for column in range(4))))
-
-
 def _with_interval(counts: Doubles, figure: Callable[[Doubles], Doubles]) -> list[Interval]:
     """Figures of all queries with their intervals."""
     values = figure(counts.sum(axis=0))
@@ -176,8 +168,8 @@ def panel_agreement(votes: LabelledVotes) -> PanelAgreement:
     has_member = np.array([[member in pair for pair in pairs] for member in range(n_members)], np.float64)
 
     def figure(counts: Doubles) -> Doubles:
-        kappas = _kappas(counts)
-        with_people, between_kappas = kappas[..., :n_members], kappas[..., n_members:]
+        member_kappas = kappas(counts)
+        with_people, between_kappas = member_kappas[..., :n_members], member_kappas[..., n_members:]
         with_members = np.nan_to_num(between_kappas) @ has_member.T / max(n_members - 1, 1)
         means = [np.nanmean(with_people, axis=-1, keepdims=True), with_members.mean(axis=-1, keepdims=True)]
         return np.concatenate([with_people, with_members, *means], axis=-1)
@@ -306,14 +298,14 @@ def compare_votes(panel: PanelVotes, seed: int = SEED) -> PanelComparison | None
         labels = _cross_validated(votes, fit, seed)
         if not np.array_equal(labels, np.nan_to_num(votes.panel)):
             compared.append(compare(name, labels, fit(np.ones(len(labels), bool))))
-    member_kappa = _kappas(votes.counts(np.nan_to_num(votes.votes[:, best_member])).sum(axis=0))[0]
+    member_kappa = kappas(votes.counts(np.nan_to_num(votes.votes[:, best_member])).sum(axis=0))[0]
     return PanelComparison(best_member, float(member_kappa), compared)
 
 
 def _best_member(votes: LabelledVotes) -> int:
     """Position of the member with the highest kappa with people."""
-    kappas = [_kappas(votes.counts(member_votes).sum(axis=0))[0] for member_votes in votes.votes.T]
-    return int(np.argmax(np.nan_to_num(kappas, nan=-1.0)))
+    member_kappas = [kappas(votes.counts(member_votes).sum(axis=0))[0] for member_votes in votes.votes.T]
+    return int(np.argmax(np.nan_to_num(member_kappas, nan=-1.0)))
 
 
 def _cross_validated(votes: LabelledVotes, fit: _Fit, seed: int) -> Doubles:
@@ -332,9 +324,9 @@ def _compare(
     """Compare labels with those of a member; what either cannot label counts as not relevant."""
 
     def figure(counts: Doubles) -> Doubles:
-        kappas = np.nan_to_num(_kappas(counts))
-        return np.asarray(kappas[..., :1] - kappas[..., 1:])
+        both = np.nan_to_num(kappas(counts))
+        return np.asarray(both[..., :1] - both[..., 1:])
 
     counts = np.hstack([votes.counts(np.nan_to_num(part)) for part in (labels, member_labels)])
     difference = _with_interval(counts, figure)[0]
-    return VoteComparison(name, float(_kappas(counts.sum(axis=0))[0]), difference, weights)
+    return VoteComparison(name, float(kappas(counts.sum(axis=0))[0]), difference, weights)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from darklode.pipeline.base.agreement import Confusion, cohens_kappa
+from darklode.pipeline.base.agreement import confusion_by_query, kappas
 from darklode.pipeline.base.bootstrap import interval
 
 N_RESAMPLES = 10_000
@@ -57,23 +56,12 @@ def kappa_difference(
         seed: random seed of the resampling.
     """
     rows = [row for row in zip(queries, positive, today, candidate, strict=True) if None not in row[2:]]
-    names = sorted({row[0] for row in rows})
-    number = {name: row for row, name in enumerate(names)}
-    counts = np.zeros((len(names), 2, 4))
-    for query, is_positive, *labels in rows:
-        for judge, label in enumerate(labels):
-            counts[number[query], judge, 2 * (not is_positive) + (not label)] += 1
-    flat = counts.reshape(len(names), 8)
-    today_kappa, candidate_kappa = (float(value) for value in _kappas(flat.sum(axis=0)))
+    names, query = np.unique([row[0] for row in rows], return_inverse=True)
+    is_positive, *labels = (np.array([row[column] for row in rows], bool) for column in (1, 2, 3))
+    counts = np.hstack([confusion_by_query(query, label, is_positive) for label in labels])
+    today_kappa, candidate_kappa = (float(value) for value in kappas(counts.sum(axis=0)))
     low = high = float("nan")
     if len(names) > 1 and np.isfinite(candidate_kappa - today_kappa):
-        ends = interval(flat, lambda sums: np.diff(_kappas(sums), axis=-1)[..., 0], N_RESAMPLES, seed)
+        ends = interval(counts, lambda sums: np.diff(kappas(sums), axis=-1)[..., 0], N_RESAMPLES, seed)
         low, high = (float(end) for end in ends)
     return KappaDifference(today_kappa, candidate_kappa, low, high, len(rows), len(names))
-
-
-def _kappas(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Kappa of both judges, shape (..., 2), from counts: positive and called so, positive, called so, neither."""
-    cells = np.moveaxis(sums.reshape(*sums.shape[:-1], 2, 4), -1, 0)
-    hits, missed, false, neither = cells
-    return np.asarray(cohens_kappa(Confusion(hits, false, missed, neither)))

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.agreement import Confusion, cohens_kappa, confusion, folds, has_enough_labels
+from darklode.pipeline.base.agreement import (
+    cohens_kappa,
+    confusion,
+    confusion_by_query,
+    folds,
+    has_enough_labels,
+    kappas,
+)
 from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.base.types import Doubles, Ints
 from darklode.pipeline.judge.logistic import Logistic
@@ -135,12 +142,9 @@ class QueryBootstrap:
 
     def kappas(self, predicted: Flags, label: Flags, weight: Doubles | None = None) -> Doubles:
         """Cohen's kappa, first of all pairs, then of each resample, shape (1 + N_RESAMPLES,)."""
-        weights = np.ones(len(label)) if weight is None else weight
-        cells = [(predicted & label), (predicted & ~label), (~predicted & label), (~predicted & ~label)]
         n = self._counts.shape[1]
-        by_query = np.stack([np.bincount(self._query, weights * cell, n) for cell in cells])
         counts = np.concatenate([np.ones((1, n)), self._counts])
-        return cohens_kappa(Confusion(*(counts @ cell for cell in by_query)))
+        return kappas(counts @ confusion_by_query(self._query, predicted, label, weight, n))[:, 0]
 
 
 def interval(values: Doubles) -> KappaInterval:
