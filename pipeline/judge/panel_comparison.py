@@ -60,8 +60,8 @@ class LabelledVotes:
     def counts(self, labels: Doubles) -> Doubles:
         """Weighted confusion counts of labels (1, 0, NaN) against people's by query, shape (n_queries, 4)."""
         is_known, n_queries = ~np.isnan(labels), int(self.query.max(initial=-1)) + 1
-        columns = (self.query, labels == 1, self.positive, self.weight)
-        return confusion_by_query(*(column[is_known] for column in columns), n_queries)
+        predicted, positive = (labels == 1)[is_known], self.positive[is_known]
+        return confusion_by_query(self.query[is_known], predicted, positive, self.weight[is_known], n_queries)
 
 
 @dataclass(frozen=True)
