@@ -203,3 +203,19 @@ def test_labels_that_are_all_equal_leave_the_figure_unknown(value: float) -> Non
     calibration = calibrate(sample, np.zeros(100), seed=0)
     measure = measure_influence("P@3", rank, calibration.labels(sample), seed=0)
     assert np.isnan(correct_mean(sample, calibration, measure).value)
+
+
+def test_errors_of_the_judge_at_the_top_are_corrected() -> None:
+    """Scores that are right elsewhere and call each query's first ten relevant, which they are not."""
+    score, truth = population()
+    in_top = np.tile(np.arange(PER_QUERY) < 10, QUERIES)
+    score, truth = np.where(in_top, 3.0, score), np.where(in_top, 0.0, truth)
+    values = []
+    for seed in range(60):
+        sample = labelled(truth, 300, seed)
+        calibration = calibrate(sample, score, seed)
+        expected = np.bincount(QUERY, in_top * calibration.probability) / 10
+        estimate = correct_mean(sample, calibration, ExpectedMeasure(expected, in_top / 10))
+        assert expected.mean() > 0.1, "the judge alone is wrong"
+        values.append(estimate.value)
+    assert np.mean(values) < 0.05
