@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.agreement import confusion_by_query, folds, has_enough_labels, kappas
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.bootstrap import interval
-from darklode.pipeline.base.types import Doubles
+from darklode.pipeline.base.types import Doubles, Mask
 from darklode.pipeline.judge.panel import Panel
 from darklode.pipeline.judge.panel_weights import stack_members, weighted_votes
 
@@ -23,8 +23,7 @@ MIN_QUERIES = 10
 RESAMPLES, SEED = 1000, 0
 AS_BUILT, MAJORITY, WEIGHTED = "as built", "majority", "weighted"
 
-_Flags = NDArray[np.bool_]
-_Fit = Callable[[_Flags], tuple[float, ...]]
+_Fit = Callable[[Mask], tuple[float, ...]]
 
 
 class Interval(NamedTuple):
@@ -48,12 +47,12 @@ class LabelledVotes:
     """
 
     query: NDArray[np.int64]
-    positive: _Flags
+    positive: Mask
     weight: Doubles
     votes: Doubles
     panel: Doubles
 
-    def take(self, rows: _Flags) -> Self:
+    def take(self, rows: Mask) -> Self:
         """Select the pairs in a mask."""
         return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 

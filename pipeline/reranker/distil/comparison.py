@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darklode.pipeline.base.agreement import (
     cohens_kappa,
@@ -17,11 +16,9 @@ from darklode.pipeline.base.agreement import (
     kappas,
 )
 from darklode.pipeline.base.finite import finite_or_none
-from darklode.pipeline.base.types import Doubles, Ints
+from darklode.pipeline.base.types import Doubles, Ints, Mask
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.threshold import fit_smooth_threshold
-
-Flags = NDArray[np.bool_]
 
 CERTAINTIES = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.9, 0.92, 0.94, 0.96, 0.97, 0.98, 0.99, 0.995, 1.0)
 """Certainties from which on the small judge answers; at 1 the teacher judges all pairs."""
@@ -45,7 +42,7 @@ class LogitCalibration:
     threshold: float
 
     @classmethod
-    def fit(cls, logit: Doubles, label: Flags) -> LogitCalibration | None:
+    def fit(cls, logit: Doubles, label: Mask) -> LogitCalibration | None:
         """Platt scaling (1999), and the threshold with the best expected kappa; None if labels do not rise with scores.
 
         Args:
@@ -85,12 +82,12 @@ class HeldOutPairs:
 
     query: Ints
     logit: Doubles
-    teacher: Flags
+    teacher: Mask
     people: Doubles
     weight: Doubles
 
     @property
-    def is_labelled(self) -> Flags:
+    def is_labelled(self) -> Mask:
         """Pairs with a label of people."""
         return np.isfinite(self.people)
 
@@ -99,13 +96,13 @@ class HeldOutPairs:
         """Whether there are enough of people's labels to calibrate on them."""
         return has_enough_labels(self.people[self.is_labelled] > 0)
 
-    def calibration(self, rows: Flags, *, on_people: bool) -> LogitCalibration | None:
+    def calibration(self, rows: Mask, *, on_people: bool) -> LogitCalibration | None:
         """Fit to some of the pairs, to people's labels or to the teacher's."""
         label = self.people > 0 if on_people else self.teacher
         rows = rows & self.is_labelled if on_people else rows
         return LogitCalibration.fit(self.logit[rows], label[rows])
 
-    def cross_fitted(self, seed: int, *, on_people: bool) -> tuple[Doubles, Flags]:
+    def cross_fitted(self, seed: int, *, on_people: bool) -> tuple[Doubles, Mask]:
         """Probability and label of each pair by a calibration on other queries; 0 where none can be fitted."""
         fold = folds(self.query, seed)
         probability, relevant = np.zeros(len(fold)), np.zeros(len(fold), bool)
@@ -140,7 +137,7 @@ class QueryBootstrap:
         n = int(self._query.max(initial=-1)) + 1
         self._counts = np.random.default_rng([seed, 5]).multinomial(n, np.full(n, 1 / n), N_RESAMPLES)
 
-    def kappas(self, predicted: Flags, label: Flags, weight: Doubles | None = None) -> Doubles:
+    def kappas(self, predicted: Mask, label: Mask, weight: Doubles | None = None) -> Doubles:
         """Cohen's kappa, first of all pairs, then of each resample, shape (1 + N_RESAMPLES,)."""
         n = self._counts.shape[1]
         counts = np.concatenate([np.ones((1, n)), self._counts])
@@ -175,7 +172,7 @@ class DistilledComparison:
     labels: int
 
 
-def compare(pairs: HeldOutPairs, relevant: Flags, seed: int) -> DistilledComparison:
+def compare(pairs: HeldOutPairs, relevant: Mask, seed: int) -> DistilledComparison:
     """Compare a distilled judge's labels with the teacher's and people's.
 
     Args:
@@ -228,7 +225,7 @@ def cascade_bands(pairs: HeldOutPairs, final: LogitCalibration, seed: int) -> li
     return rows
 
 
-def _agreement(pairs: HeldOutPairs, labels: Flags) -> dict[str, float | None]:
+def _agreement(pairs: HeldOutPairs, labels: Mask) -> dict[str, float | None]:
     labelled = pairs.is_labelled
     counts = confusion(labels[labelled], pairs.people[labelled] > 0, pairs.weight[labelled])
     return {

@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.types import Doubles, Ints
+from darklode.pipeline.base.types import Doubles, Ints, Mask
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.pairs import distinct
 from darklode.schemas.distil_tables import DISTILLED_PAIRS
-
-Flags = NDArray[np.bool_]
 
 DISTILLED_PAIRS_STAGE = Stage("distilled_pairs", 1, (), (DISTILLED_PAIRS.name,))
 
@@ -107,7 +105,7 @@ def _floats(column: pa.ChunkedArray) -> Doubles:
     return np.asarray(pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy())
 
 
-def _parts(query: Ints, is_labelled: Flags, random: np.random.Generator) -> NDArray[np.str_]:
+def _parts(query: Ints, is_labelled: Mask, random: np.random.Generator) -> NDArray[np.str_]:
     """Part of each query, shape (n_queries,): test queries are those with people's labels first, else at random."""
     n_queries, sizes = len(is_labelled), np.bincount(query)
     order = random.permutation(n_queries)
@@ -126,7 +124,7 @@ def _first(order: Ints, sizes: Ints, share: float, max_pairs: int) -> Ints:
     return order[: max(2, min(round(share * len(order)), n_within))]
 
 
-def soft_targets(relevant: Flags, probability: Doubles, grade: Doubles) -> Doubles:
+def soft_targets(relevant: Mask, probability: Doubles, grade: Doubles) -> Doubles:
     """Probability of relevance to learn from each verdict, shape (n_pairs,).
 
     The teacher's probability; without one, its grade: grades of not relevant pairs are spread evenly over 0 to .5
