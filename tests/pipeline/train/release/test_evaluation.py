@@ -9,7 +9,7 @@ from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE
-from darklode.pipeline.train.data.system_names import ADAPTED
+from darklode.pipeline.train.data.system_names import ADAPTED, TERMS
 from darklode.pipeline.train.release.evaluation import (
     ADAPTER_TEST_STAGE,
     CONTROL,
@@ -26,11 +26,21 @@ from ..conftest import QUICK, Adapted
 def test_lists_are_of_the_test_queries_alone(adapted: Adapted) -> None:
     rows = read(adapted.out, "test_rankings")
     assert {str(row["query_id"]).partition("-")[0] for row in rows} == {"test"}
-    names = {*SYSTEMS} if adapted.out.tables().rows("control_weights") else {*SYSTEMS} - {CONTROL}
+    names = ({*SYSTEMS} if adapted.out.tables().rows("control_weights") else {*SYSTEMS} - {CONTROL}) - {TERMS}
     assert {row["system"] for row in rows} == names
     lengths = {(row["system"], row["query_id"]) for row in rows}
     assert len(lengths) == len(names) * SIDES["test"]
     assert max(int(str(row["rank"])) for row in rows) <= DEPTH
+
+
+@pytest.mark.slow
+def test_term_vectors_are_learned_and_compared_where_they_are_asked_for(adapted: Adapted, tmp_path: Path) -> None:
+    settings = adapted.settings.model_copy(update={"adapt": QUICK.model_copy(update={"init": "term_vectors"})})
+    out = Run(str(tmp_path / "out"))
+    for step in steps(adapted.base, settings):
+        out.execute(step.plan(out), step.execute)
+    assert out.tables().rows("term_vectors") > 0 == adapted.out.tables().rows("term_vectors")
+    assert TERMS in {row["system"] for row in read(out, "test_rankings")}
 
 
 def test_each_system_is_compared_with_the_base_and_the_adapted_one_with_each(adapted: Adapted) -> None:
