@@ -4,16 +4,32 @@ Not scipy.stats.bootstrap: its draws differ, which would change every published 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.base.types import Doubles
 
 INTERVAL_PERCENTILES = (2.5, 97.5)
 """Percentiles of a 95 % interval."""
 
 _RESAMPLES_AT_ONCE = 50  # resamples drawn together; memory grows with this number times the number of rows
+
+
+@dataclass(frozen=True)
+class IntervalEstimate:
+    """An estimate with its 95 % interval; NaN where it is unknown."""
+
+    value: float
+    low: float
+    high: float
+
+    def columns(self, name: str) -> dict[str, float | None]:
+        """Convert to the columns `name`, `name_low` and `name_high`; null if unknown."""
+        values = {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+        return {column: finite_or_none(value) for column, value in values.items()}
 
 
 def interval(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.agreement import confusion_by_query, folds, has_enough_labels, kappas
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.bootstrap import interval
+from darklode.pipeline.base.bootstrap import IntervalEstimate, interval
 from darklode.pipeline.base.types import Doubles, Mask
 from darklode.pipeline.judge.panel import Panel
 from darklode.pipeline.judge.panel_weights import stack_members, weighted_votes
@@ -24,14 +24,6 @@ RESAMPLES, SEED = 1000, 0
 AS_BUILT, MAJORITY, WEIGHTED = "as built", "majority", "weighted"
 
 _Fit = Callable[[Mask], tuple[float, ...]]
-
-
-class Interval(NamedTuple):
-    """A figure with its 95 % bootstrap interval over queries."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -129,11 +121,11 @@ def _stack(rows: pa.Table, names: list[str]) -> Doubles:
     return np.stack(columns, axis=1)
 
 
-def _with_interval(counts: Doubles, figure: Callable[[Doubles], Doubles]) -> list[Interval]:
+def _with_interval(counts: Doubles, figure: Callable[[Doubles], Doubles]) -> list[IntervalEstimate]:
     """Figures of all queries with their intervals."""
     values = figure(counts.sum(axis=0))
     low, high = interval(counts, figure, RESAMPLES, SEED)
-    return [Interval(*map(float, ends)) for ends in zip(values, low, high, strict=True)]
+    return [IntervalEstimate(*map(float, ends)) for ends in zip(values, low, high, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -148,11 +140,11 @@ class PanelAgreement:
         effective_members: effective number of independent members.
     """
 
-    with_people: list[Interval]
-    with_members: list[Interval]
-    mean_with_people: Interval
-    mean_with_members: Interval
-    effective_members: Interval
+    with_people: list[IntervalEstimate]
+    with_members: list[IntervalEstimate]
+    mean_with_people: IntervalEstimate
+    mean_with_members: IntervalEstimate
+    effective_members: IntervalEstimate
 
 
 def panel_agreement(votes: LabelledVotes) -> PanelAgreement:
@@ -240,7 +232,7 @@ class VoteComparison:
 
     vote: str
     kappa: float
-    difference: Interval
+    difference: IntervalEstimate
     weights: tuple[float, ...] | None
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
+from darklode.pipeline.base.bootstrap import IntervalEstimate
 from darklode.pipeline.judge.panel_comparison import (
     MIN_QUERIES,
-    Interval,
     PanelAgreement,
     PanelComparison,
     VoteComparison,
@@ -77,6 +77,6 @@ def _name_difference(vote: VoteComparison) -> str:
     return f"{vote.vote}, {_format(vote.difference, 3, sign='+')} kappa on held-out queries"
 
 
-def _format(figure: Interval, decimals: int, sign: str = "") -> str:
+def _format(figure: IntervalEstimate, decimals: int, sign: str = "") -> str:
     form = f"{sign}.{decimals}f"
     return f"{figure.value:{form}} [{figure.low:{form}}, {figure.high:{form}}]"

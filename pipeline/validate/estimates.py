@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES, interval
-from darklode.pipeline.base.finite import finite_or_none
+from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES, IntervalEstimate, interval
 
 _Counts = NDArray[np.int64]
 
@@ -76,20 +75,6 @@ PRIOR_COUNT = 0.5
 """Prior pseudo-counts of relevant, and of not relevant, shared by the strata with the same verdict."""
 
 _Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class IntervalEstimate:
-    """An estimate with its 95 % interval; NaN where it is unknown."""
-
-    value: float
-    low: float
-    high: float
-
-    def columns(self, name: str) -> dict[str, float | None]:
-        """Convert to the columns `name`, `name_low` and `name_high`; null if unknown."""
-        values = {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
-        return {column: finite_or_none(value) for column, value in values.items()}
 
 
 UNKNOWN_ESTIMATE = IntervalEstimate(float("nan"), float("nan"), float("nan"))

@@ -22,10 +22,10 @@ from darklode.pipeline.base.agreement import (
     quadratic,
 )
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.bootstrap import IntervalEstimate
 from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.validate.estimates import (
     UNKNOWN_ESTIMATE,
-    IntervalEstimate,
     LabelledStrata,
     bootstrap,
     estimate,

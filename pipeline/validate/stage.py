@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.agreement import Confusion, alpha, cohens_kappa, kappa_of_table, quadratic
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables, digest
+from darklode.pipeline.base.bootstrap import IntervalEstimate
 from darklode.pipeline.base.majority_labels import MAJORITY_LABELS_SQL
-from darklode.pipeline.validate.estimates import IntervalEstimate, bootstrap
+from darklode.pipeline.validate.estimates import bootstrap
 from darklode.pipeline.validate.metrics import Scope, scopes, validation_row
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.review_tables import DISAGREEMENTS, REVIEWER_AGREEMENT, VALIDATION

@@ -1,16 +1,19 @@
 """Sentences and tables on a panel: the proposal, its settings, and the best member by name."""
 
-from darklode.pipeline.judge.panel_comparison import Interval, PanelAgreement, PanelComparison, VoteComparison
+from darklode.pipeline.base.bootstrap import IntervalEstimate
+from darklode.pipeline.judge.panel_comparison import PanelAgreement, PanelComparison, VoteComparison
 from darklode.pipeline.report.panel_agreement import agreement_rows, agreement_summary, proposal, vote_rows
 
 MEMBERS = ["llm-1:big", "llm-1:small"]
-MAJORITY = VoteComparison("as built", 0.35, Interval(0.02, -0.01, 0.05), None)
-WEIGHTED = VoteComparison("weighted", 0.37, Interval(0.04, 0.01, 0.07), (1.0, 0.62))
+MAJORITY = VoteComparison("as built", 0.35, IntervalEstimate(0.02, -0.01, 0.05), None)
+WEIGHTED = VoteComparison("weighted", 0.37, IntervalEstimate(0.04, 0.01, 0.07), (1.0, 0.62))
 
 
 def agreement(people: float, members: float) -> PanelAgreement:
-    with_people, with_members = Interval(people, 0.2, 0.4), Interval(members, 0.3, 0.5)
-    return PanelAgreement([with_people] * 2, [with_members] * 2, with_people, with_members, Interval(1.23, 1.1, 1.4))
+    with_people, with_members = IntervalEstimate(people, 0.2, 0.4), IntervalEstimate(members, 0.3, 0.5)
+    return PanelAgreement(
+        [with_people] * 2, [with_members] * 2, with_people, with_members, IntervalEstimate(1.23, 1.1, 1.4)
+    )
 
 
 def test_a_better_vote_is_proposed_with_its_settings() -> None:
@@ -20,7 +23,7 @@ def test_a_better_vote_is_proposed_with_its_settings() -> None:
 
 
 def test_the_vote_as_built_needs_no_settings() -> None:
-    better = VoteComparison("as built", 0.4, Interval(0.07, 0.02, 0.1), None)
+    better = VoteComparison("as built", 0.4, IntervalEstimate(0.07, 0.02, 0.1), None)
     text = proposal(PanelComparison(1, 0.33, [better, WEIGHTED]), MEMBERS)
     assert "better than its best member, llm-1:small: as built" in text
     assert text.endswith("Keep its settings.")
