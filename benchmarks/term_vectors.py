@@ -38,7 +38,7 @@ from darklode.schemas.settings import CacheSettings, Settings
 
 COLLECTIONS = ("insuranceqa", "homedepot", "stackfaq")
 """Collections with enough validation queries to select without cross-validation."""
-SETTINGS = AdaptSettings(init="term_vectors")
+SETTINGS = AdaptSettings(method="linear", init="term_vectors")
 LABELS = {"no labels": 1, "people's labels": None}
 """Number of the settings that are tried, of which the first is the untrained start; None: all."""
 

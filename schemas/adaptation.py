@@ -1,5 +1,6 @@
 """Settings of `adapt-encoder`: training data, method and schedule of the query encoder's adaptation."""
 
+from math import ceil
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -20,6 +21,14 @@ Method = Literal["linear", "ffn", "closed_form", "whitened", "lora", "top_n", "f
 HEADS: tuple[Method, ...] = ("linear", "ffn", "closed_form", "whitened")
 """Layers on the query vectors; the encoder itself stays as it is."""
 
+HEAD_STEPS = 1000
+"""Default steps of heads: seconds to minutes."""
+
+ENCODER_EPOCHS, MIN_ENCODER_STEPS, MAX_ENCODER_STEPS = 5, 300, 5000
+"""Default length of encoder training. MiniLM takes about a second per step and core. On homedepot 300 steps (5 epochs)
+were better than the start of 1,000, whose learning rate falls later; on insuranceqa 150 and 300 (7 epochs) were equal.
+"""
+
 METHOD = ("method", "lora_rank", "lora_alpha", "target_modules", "top_layers")
 """The settings that define the architecture of the trained weights; the others define how they were trained."""
 
@@ -38,11 +47,13 @@ SAMPLE_TEXTS = 20_000
 class AdaptSettings(Section):
     """Adaptation of the query encoder; documents and their vectors stay unchanged."""
 
-    method: Method = Field(
-        "linear",
+    method: Literal["auto"] | Method = Field(
+        "auto",
         description="What is trained. A head on the query vectors: linear (one layer), ffn (three layers with GELU), "
         "closed_form (a linear layer by least squares), whitened (whitening; needs no labelled training queries). Or "
-        "the query encoder: lora, top_n (its last layers), full.",
+        "the query encoder: lora, top_n (its last layers), full. auto: full if at least 100 validation queries share "
+        "no positive with training; linear otherwise, and with --tenants, --warm-start, init: term_vectors, and in "
+        "nightly-adapt and laws.",
     )
     init: Literal["base", "whitened", "term_vectors"] = Field(
         "whitened",
@@ -96,7 +107,11 @@ class AdaptSettings(Section):
         gt=0,
         description="Mine negatives again after this many steps, with the current encoder (DevRev-Search: 200).",
     )
-    max_steps: MaxSteps = 1000
+    max_steps: MaxSteps | None = Field(
+        None,
+        description="Maximum training steps; the checkpoint that is best on validation queries is kept. null: 1,000 "
+        "for heads and laws; for lora, top_n and full five epochs, at least 300 and at most 5,000.",
+    )
     batch_size: TrainBatchSize = 64
     learning_rates: LearningRates = ()
     unjudged_budget: int = Field(
@@ -112,6 +127,23 @@ class AdaptSettings(Section):
         "validation).",
     )
     report_to: ReportTo = ()
+
+    @property
+    def n_steps(self) -> int:
+        """Maximum training steps of a trial."""
+        return self.max_steps or HEAD_STEPS
+
+    def with_head(self) -> Self:
+        """The settings with a method that trains a head, if none was chosen."""
+        return self.model_copy(update={"method": "linear"}) if self.method == "auto" else self
+
+    def with_method(self, method: str, n_queries: int) -> Self:
+        """The settings with a method and, if none is set, its number of steps for a number of training queries."""
+        steps = self.max_steps
+        if method not in HEADS and steps is None:
+            epochs = ceil(ENCODER_EPOCHS * n_queries / self.batch_size)
+            steps = min(max(epochs, MIN_ENCODER_STEPS), MAX_ENCODER_STEPS)
+        return self.model_copy(update={"method": method, "max_steps": steps})
 
     @model_validator(mode="after")
     def _negatives_per_step_are_available(self) -> Self:

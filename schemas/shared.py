@@ -93,7 +93,8 @@ LearningRates = Annotated[
     Bound[tuple[Rate, ...]],
     Field(
         description="Learning rates to try one after the other; the one that is best on held-out queries is kept. "
-        "Empty, for `adapt` only: 3e-5, 1e-4 and 3e-4 for heads and LoRA, 5e-6, 1e-5 and 3e-5 for top_n and full. "
+        "Empty, for `adapt` only: 3e-5, 1e-4 and 3e-4 for heads, 3e-4 for lora, 3e-5 for full, 5e-6, 1e-5 and 3e-5 for "
+        "top_n. "
         "Papers: DevRev-Search 5e-6; ScalingNote, Table 7, 3e-6 for both towers."
     ),
 ]

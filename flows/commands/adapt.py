@@ -82,7 +82,8 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Training method: linear, ffn, closed_form, whitened, lora, top_n or full; sets adapt.method.",
+            help="Training method: auto (default), linear, ffn, closed_form, whitened, lora, top_n or full; sets "
+            "adapt.method.",
         ),
     ] = None,
     warm_start: Annotated[

@@ -28,6 +28,7 @@ from darklode.pipeline.train.data.judgments import (
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.data.term_vectors import TERM_VECTORS_STAGE, write_term_vectors
+from darklode.pipeline.train.fit.method_registry import choose_method
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE, train
 from darklode.pipeline.train.release.adapter import Adapter
@@ -88,6 +89,7 @@ def adapt_encoder(  # noqa: PLR0913 (the parameters of the Prefect flow)
 
     records = read_runs(runs)
     resolved = records[0].with_overrides(settings or {})
+    resolved = with_adapt(resolved, resolved.adapt.with_head()) if warm_start else resolved
     check_parts(resolved.adapt.method)
     base = open_base(records, encoder, resolved)
     run = output_run(out, AdapterInputs)
@@ -100,10 +102,14 @@ def adapt_encoder(  # noqa: PLR0913 (the parameters of the Prefect flow)
             run_step(run, judgments_step(base, resolved, qrels))
             judgments = run.tables(*JUDGMENT_TABLES)
             base = replace(base, sources=tuple(replace(source, judgments=judgments) for source in base.sources))
+        run_step(run, pairs_step(base, resolved))
+        resolved = with_adapt(resolved, choose_method(resolved.adapt, run.tables("adaptation_queries")))
+        check_parts(resolved.adapt.method)
+        write_run(run, adapter_inputs(runs, encoder, base, qrels), resolved)
         judges = judges_of(base, records)
         if warning := label_bias(base, judges, resolved.adapt.tenant):
             reporter().say(f"{warning}.")
-        for step in steps(base, resolved, judges):
+        for step in steps(base, resolved, judges)[1:]:  # without the pairs, which chose the method
             if step.stage is TRAIN_STAGE and not step.plan(run).is_up_to_date:
                 _check_saving(run, base)
                 judges.check(resolved.adapt.unjudged_budget, resolve_tenant(list(base.sources), resolved.adapt.tenant))
@@ -116,6 +122,11 @@ def adapt_encoder(  # noqa: PLR0913 (the parameters of the Prefect flow)
                     return summary
         hand_over(run, base, resolved, list(runs))
     return require_lift(run)
+
+
+def with_adapt(settings: Settings, adapt: AdaptSettings) -> Settings:
+    """The settings with another section `adapt`."""
+    return settings.model_copy(update={"adapt": adapt})
 
 
 def adapter_inputs(runs: Sequence[str], encoder: str, base: BaseEncoder, qrels: str | None = None) -> AdapterInputs:

@@ -14,6 +14,7 @@ from darklode.flows.jobs.adapt_encoder import (
     open_base,
     steps,
     unopened_base,
+    with_adapt,
 )
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
@@ -80,6 +81,7 @@ def adapt_tenants(  # noqa: PLR0913 (the parameters of the Prefect flow)
         raise SettingsError("--pool-tenants trains from the base encoder: leave out --warm-start")
     records = read_runs(runs)
     resolved = records[0].with_overrides(settings or {})
+    resolved = with_adapt(resolved, resolved.adapt.with_head())
     if resolved.adapt.method not in HEADS:
         raise SettingsError(
             f"adapt.method {resolved.adapt.method} trains a whole encoder per tenant; use {' or '.join(HEADS)}, whose "

@@ -70,7 +70,7 @@ def nightly_adapt(  # noqa: PLR0913 (the parameters of the Prefect flow)
         raise SettingsError("`tenants` and `share_with` exclude each other: each tenant gets its own head")
     project = read_project(config, preset)
     run, refusals = project.place("mined", mined), list[DarklodeError]()
-    require_head_method(load_settings(project.preset, config, values=settings).adapt.method)
+    require_head_method(load_settings(project.preset, config, values=settings).adapt.with_head().method)
     with _collect_refusals(refusals):
         mine_logs(logs, docs, run, test_days=test_days, preset=preset, settings=settings, config=config)
     for adapter in _train_adapters(run, encoder, out, registry, tenants, refusals):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from darklode.flows.jobs import fit_laws
-from darklode.flows.jobs.adapt_encoder import open_base, pairs_step, unopened_base
+from darklode.flows.jobs.adapt_encoder import open_base, pairs_step, unopened_base, with_adapt
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.jobs.train_both_towers import topical, triplets_step
 from darklode.flows.prefect.progress import reporter
@@ -45,6 +45,7 @@ def run_laws(runs: Sequence[str], encoders: Sequence[str], out: str, settings: d
     """
     records = read_runs(runs)
     resolved = records[0].with_overrides(settings or {})
+    resolved = with_adapt(resolved, resolved.adapt.with_head())
     towers = resolved.laws.trainer == TOWERS
     check_parts(resolved.dual.method if towers else resolved.adapt.method)
     bases, run = [open_base(records, encoder, resolved) for encoder in encoders], output_run(out, LawsInputs)

@@ -63,7 +63,7 @@ class AdapterTrainer:
         def fit(setting: float) -> tuple[ValidationScore, float, Weights]:
             def on_step(step: int, message: str) -> None:
                 name = f"{point.name}, {method.setting_name} {setting:g}"
-                on_progress(step, self.adapt.max_steps, f"{name}: {message}")
+                on_progress(step, self.adapt.n_steps, f"{name}: {message}")
 
             trial_task = replace(task, keep_last=not data.can_select)
             weights = method.fit(trial_task, setting, point.seed, on_step).best_weights

@@ -152,7 +152,7 @@ def base_for(*runs: Run, root: Path) -> BaseEncoder:
 def shipped_adapter(root: Path, source: Run, encoder: SentenceTransformersSettings | None = None) -> Run:
     """A trained encoder, handed over whatever its verdict was."""
     settings = settings_for(root).model_copy(
-        update={"adapt": AdaptSettings(max_steps=50, batch_size=16, learning_rates=(1e-2,))}
+        update={"adapt": AdaptSettings(method="linear", max_steps=50, batch_size=16, learning_rates=(1e-2,))}
     )
     encoder = encoder or model_in(root)
     base, out = replace(base_for(source, root=root), encoder=encoder), Run(str(root / "adapter"))

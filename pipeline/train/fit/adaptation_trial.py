@@ -65,7 +65,7 @@ class AdaptationTrial(Trial[EvalPoint]):
             EarlyStopping(collapse_reason),
             ReportProgress(on_step, format_history),
         ]
-        super().__init__(settings.max_steps, EVALUATION_STEPS, model, callbacks, keep_last=task.keep_last)
+        super().__init__(settings.n_steps, EVALUATION_STEPS, model, callbacks, keep_last=task.keep_last)
         self.task, self.settings = task, settings
         self._random = np.random.default_rng([seed, 1])  # a stream of its own: batches are drawn from [seed, 0]
         self._negatives: Negatives | None = None

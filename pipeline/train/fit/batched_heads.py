@@ -110,7 +110,7 @@ def _train_block(
         for n, trial in enumerate(stacked)
     ]
     optimizer = torch.optim.AdamW(stack.parameters(), lr=stacked[0].rate, weight_decay=0.0, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.max_steps)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.n_steps)
     step = 0
     batches: dict[int, Batch] = {}
     while active := [n for n, trial in enumerate(trials) if trial.history.stopped is None and trial.after_step(step)]:

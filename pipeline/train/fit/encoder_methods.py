@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet, Task
     from darklode.pipeline.train.data.vectors import FrozenIndex
 
-DEFAULT_LEARNING_RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6, 1e-5, 3e-5)}
-"""Learning rates to try by default, by method."""
+DEFAULT_LEARNING_RATES = {"lora": (3e-4,), "full": (3e-5,), "top_n": (5e-6, 1e-5, 3e-5)}
+"""Learning rates to try by default, by method; few, because each takes minutes to hours."""
 
 
 class EncoderMethod:

@@ -74,7 +74,7 @@ def fit_encoder(loss: QueryLoss, rate: float, seed: int) -> TrainingHistory[Eval
         batches=PairSampler(task, settings, seed),
         batch_setting="adapt.batch_size",
         optimizer=optimizer,
-        schedule=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.max_steps),
+        schedule=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.n_steps),
         seed=seed,
         report_to=settings.report_to,
     )

@@ -131,7 +131,7 @@ class ClosedFormMethod(HeadMethod):
     def fit(self, task: Task, setting: float, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Deterministic; the seed is unused."""
         solution = self._solved(task)[setting]
-        on_step(self._settings.max_steps, "solved")
+        on_step(self._settings.n_steps, "solved")
         return TrainingHistory(best_weights=name_tensors(solution))
 
     def _solutions(self, task: Task) -> dict[float, Layers]:
@@ -155,5 +155,5 @@ class WhiteningMethod(HeadMethod):
 
     def fit(self, task: Task, setting: float, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Deterministic; the seed is unused."""
-        on_step(self._settings.max_steps, "solved")
+        on_step(self._settings.n_steps, "solved")
         return TrainingHistory(best_weights=untrained_weights(task, self._maps(task)[setting]))

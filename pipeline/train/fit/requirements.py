@@ -23,4 +23,5 @@ def check_parts(method: str) -> None:
     """
     missing = [name for name in PACKAGES_BY_METHOD.get(method, BASE_PACKAGES) if find_spec(name) is None]
     if missing:
-        raise MissingPart(f"adapt.method {method} needs {' and '.join(missing)}: {INSTALL_COMMAND}")
+        alternative = "" if method not in PACKAGES_BY_METHOD else " (or choose adapt.method linear)"
+        raise MissingPart(f"adapt.method {method} needs {' and '.join(missing)}: {INSTALL_COMMAND}{alternative}")

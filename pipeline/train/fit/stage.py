@@ -122,7 +122,7 @@ class _Trials:
             scores = average_folds(
                 [[ValidationScore(*values) for values in fold_facts["reached"]] for fold_facts in fold_rows]
             )
-            row = {"trial": number, "setting": f"{setting:g}", "step": self.settings.max_steps, "folds": len(parts)}
+            row = {"trial": number, "setting": f"{setting:g}", "step": self.settings.n_steps, "folds": len(parts)}
             self.output.write(TRAINING_LOG.name, _log(number, _mean([fold_facts["looks"] for fold_facts in fold_rows])))
             self.output.write(ADAPTATION_TRIALS.name, _trials(row, scores))
             bests.append(best_score(scores))
@@ -156,7 +156,7 @@ class _Trials:
 
     def _progress(self, method: Method, number: int, done: int, trials: int, where: str = "") -> OnStep:
         """Progress callback of a trial; `done` of `trials` trials came before it."""
-        steps, setting = self.settings.max_steps, method.hyperparameters[number]
+        steps, setting = self.settings.n_steps, method.hyperparameters[number]
 
         def on_step(step: int, message: str) -> None:
             name = f"{where}{method.setting_name} {setting:g}"

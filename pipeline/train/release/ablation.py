@@ -69,7 +69,7 @@ def compare(
         if not unit.done:
             for name, lists in reference_systems(task, bm25, selection_queries(task), queries).items():
                 _write(output, tenant, (name, 0), lists)
-    for baseline in baselines(settings, methods, bm25):
+    for baseline in baselines(settings, methods, bm25, len(task.train)):
         for seed in range(seeds if baseline.is_random else 1):
             with output.unit(f"{baseline.name}, seed {seed}", key_of(inputs_key, seed)) as unit:
                 if not unit.done:
@@ -129,7 +129,7 @@ class _SeededBaseline:
         name = f"{self.baseline.name}, seed {self.seed}, {where}{method.setting_name} {setting:g}"
 
         def on_step(step: int, message: str) -> None:
-            self.output.progress(step, self.baseline.settings.max_steps, f"{name}: {message}")
+            self.output.progress(step, self.baseline.settings.n_steps, f"{name}: {message}")
 
         return method.fit(task, setting, self.seed, on_step).best_weights
 

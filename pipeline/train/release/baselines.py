@@ -69,7 +69,7 @@ class Baseline:
     method: Callable[[AdaptSettings, BaseEncoder], Method] = _method
 
 
-def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Rankings) -> list[Baseline]:
+def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Rankings, n_queries: int) -> list[Baseline]:
     """The methods and, for the first trained one, the controls: fixed negatives, BM25, inverse cloze and shuffled
     labels.
 
@@ -77,17 +77,16 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Ranking
         settings: shared; their method is ignored.
         methods: names; the first trained one gets the controls.
         bm25: supplies BM25 labels and the texts.
+        n_queries: number of training queries, which decides how long encoders are trained.
     """
     candidates = [
-        Baseline(
-            name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in DETERMINISTIC_METHODS
-        )
+        Baseline(name, settings.with_method(name, n_queries), lambda task, _: task, name not in DETERMINISTIC_METHODS)
         for name in methods
         if name != JOINT
     ]
     first = next((baseline for baseline in candidates if baseline.is_random), None)
     if first:
-        fixed = first.settings.model_copy(update={"refresh_steps": settings.max_steps})
+        fixed = first.settings.model_copy(update={"refresh_steps": first.settings.n_steps})
         candidates += [
             replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
             replace(first, name=f"{first.name}{BM25_SUFFIX}", labels=lambda task, _: bm25.training_pairs(task)),
@@ -95,7 +94,7 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Ranking
             replace(first, name=f"{first.name}{SHUFFLED_SUFFIX}", labels=shuffle_labels),
         ]
     if JOINT in methods:
-        full_settings = settings.model_copy(update={"method": "full", "init": "base"})
+        full_settings = settings.with_method("full", n_queries).model_copy(update={"init": "base"})
         candidates.append(Baseline(JOINT, full_settings, lambda task, _: task, method=_joint))
     return candidates
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.schemas.adaptation import HEADS, AdaptSettings
+from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import CONTROL_WEIGHTS
 
 if TYPE_CHECKING:
@@ -22,15 +22,12 @@ CONTROL_STAGE = Stage(
     (CONTROL_WEIGHTS.name,),
 )
 
-METHODS = tuple(name for name in HEADS if name != "whitened")
-"""Methods with a control: heads that learn from labels. Encoder methods take hours; see `darklode adapt compare`."""
-
 
 def train_control(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
     """Train the selected setting with each positive assigned to another query, and write its weights.
 
-    Writes nothing if there is nothing to compare: the base or an untrained start was selected, the method has no
-    control (`METHODS`), or the labels cannot be shuffled.
+    Writes nothing if there is nothing to compare: the base or an untrained start was selected, the method learns from
+    no label (`whitened`), or the labels cannot be shuffled.
 
     Args:
         tables: the tables of `adaptation_pairs`, `term_queries` and the trials.
@@ -48,7 +45,8 @@ def train_control(tables: Tables, output: Output, settings: AdaptSettings, base:
 
     method, best = create_method(settings, base), best_trial(tables)
     setting = method.hyperparameters[best["trial"]]
-    if settings.method not in METHODS or not best["share"] or not setting:
+    is_untrained = settings.method != "closed_form" and not best["step"]  # a closed form has no steps
+    if settings.method == "whitened" or not best["share"] or not setting or is_untrained:
         return
     task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
     task = full_training(task) if folds(task, seed) else without_shared_positives(task)
@@ -59,7 +57,7 @@ def train_control(tables: Tables, output: Output, settings: AdaptSettings, base:
         return
 
     def on_step(step: int, message: str) -> None:
-        output.progress(step, settings.max_steps, f"shuffled labels: {message}")
+        output.progress(step, settings.n_steps, f"shuffled labels: {message}")
 
     weights = method.fit(shuffled, setting, seed, on_step).best_weights
     rows = as_rows(best["trial"], weights)

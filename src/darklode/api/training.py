@@ -38,7 +38,7 @@ def adapt(
         encoder: encoder from the settings, or a sentence-transformers model (name or folder).
         out: folder or `s3://` prefix of the adapter.
         qrels: relevance judgments of the run's queries, in the formats of `build`.
-        method: linear, ffn, closed_form, whitened, lora, top_n or full.
+        method: auto (default), linear, ffn, closed_form, whitened, lora, top_n or full.
         warm_start: initialize from this adapter, or from a registry's live adapter.
         tenants: train one adapter for each of these tenants; `all`: for every tenant.
         pool_tenants: also train one head on the rows of all these tenants, for those that are too small.

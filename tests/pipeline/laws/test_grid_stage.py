@@ -17,7 +17,9 @@ from darklode.schemas.laws import LawSettings
 from helpers.adapted import SIDES, base_for, build_to_adapt, settings_for
 from helpers.runs import read
 
-QUICK = AdaptSettings(max_steps=40, batch_size=16, learning_rates=(3e-3,), init="base", refresh_steps=20)
+QUICK = AdaptSettings(
+    method="linear", max_steps=40, batch_size=16, learning_rates=(3e-3,), init="base", refresh_steps=20
+)
 CELLS = LawSettings(train_sizes=(0, 10, 20), label_sources=("labels", "bm25", "ict", "shuffled"), n_seeds=2)
 
 

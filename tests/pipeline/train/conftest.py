@@ -27,7 +27,7 @@ from darklode.schemas.tables import TABLES
 from helpers.adapted import base_for, build_to_adapt, settings_for
 from helpers.runs import execute, read
 
-QUICK = AdaptSettings(max_steps=100, batch_size=16, learning_rates=(1e-4, 3e-4), refresh_steps=50)
+QUICK = AdaptSettings(method="linear", max_steps=100, batch_size=16, learning_rates=(1e-4, 3e-4), refresh_steps=50)
 
 
 @dataclass(frozen=True)

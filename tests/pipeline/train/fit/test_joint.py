@@ -113,5 +113,5 @@ def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp
 
 
 def test_it_is_a_rival_only_where_it_is_named_and_has_no_controls(adapted: Adapted, task: Task) -> None:
-    found = baselines(FAST, ["joint"], Bm25Rankings(adapted.base, task.frozen))
+    found = baselines(FAST, ["joint"], Bm25Rankings(adapted.base, task.frozen), 16)
     assert [(one.name, one.settings.method, one.settings.init) for one in found] == [("joint", "full", "base")]

@@ -29,7 +29,7 @@ def task(adapted: Adapted) -> Task:
 
 def test_the_controls_are_of_the_first_trained_method(adapted: Adapted, task: Task) -> None:
     words = Bm25Rankings(adapted.base, task.frozen)
-    found = baselines(QUICK, ["closed_form", "ffn", "linear"], words)
+    found = baselines(QUICK, ["closed_form", "ffn", "linear"], words, 16)
     assert [one.name for one in found] == [
         "closed_form",
         "ffn",
@@ -42,7 +42,7 @@ def test_the_controls_are_of_the_first_trained_method(adapted: Adapted, task: Ta
     assert [one.is_random for one in found] == [False, True, True, True, True, True, True]
     assert {one.settings.method for one in found[3:]} == {"ffn"}
     assert found[3].settings.refresh_steps == QUICK.max_steps
-    assert [one.is_random for one in baselines(QUICK, ["closed_form", "whitened"], words)] == [False, False]
+    assert [one.is_random for one in baselines(QUICK, ["closed_form", "whitened"], words, 16)] == [False, False]
 
 
 def test_shuffled_labels_are_the_same_texts_at_other_queries_and_the_true_ones_are_forgotten(task: Task) -> None:

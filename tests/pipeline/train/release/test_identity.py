@@ -72,7 +72,7 @@ def test_a_folder_without_a_record_is_no_adapter(tmp_path: Path, run: Run) -> No
 
 def trained_on(run: Run, root: Path, tenant: str) -> tuple[str, str]:
     """The fingerprint of what was learned from, and of the weights."""
-    given = AdaptSettings(tenant=tenant, max_steps=50, batch_size=16, learning_rates=(1e-3,))
+    given = AdaptSettings(method="linear", tenant=tenant, max_steps=50, batch_size=16, learning_rates=(1e-3,))
     base, out = base_for(run, root=root), Run(str(root / f"out-{tenant}"))
     for step in steps(base, settings_for(root).model_copy(update={"adapt": given})):
         if step.stage in {PAIRS_STAGE, TERM_VECTORS_STAGE, HEADROOM_STAGE, TRAIN_STAGE}:

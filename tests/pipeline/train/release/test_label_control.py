@@ -21,13 +21,15 @@ from helpers.runs import execute, put
 from ..conftest import QUICK, Adapted, rows_of
 
 
-def control(adapted: Adapted, folder: Path, settings: AdaptSettings, *, trial: int, share: float = 1.0) -> Run:
+def control(
+    adapted: Adapted, folder: Path, settings: AdaptSettings, *, trial: int, share: float = 1.0, step: int = 1
+) -> Run:
     """Train the control of a selected trial; returns its run."""
     run = Run(str(folder))
     tables = adapted.out.tables()
     for name in CONTROL_STAGE.reads[:-1]:
         put(run, name, tables.read(name))
-    row = {"trial": trial, "setting": "x", "share": share, "step": 1, "validation": 1.0, "queries": 1}
+    row = {"trial": trial, "setting": "x", "share": share, "step": step, "validation": 1.0, "queries": 1}
     put(run, "adaptation_trials", rows_of("adaptation_trials", row))
     execute(run, CONTROL_STAGE, lambda read, output: train_control(read, output, settings, adapted.base, seed=0))
     return run
@@ -49,14 +51,14 @@ def test_it_learns_other_pairs_with_the_selected_setting(adapted: Adapted, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("update", "trial", "share"),
-    [({}, 0, 1.0), ({}, 1, 0.0), ({"method": "whitened"}, 1, 1.0)],
-    ids=["the untrained start", "the base", "a method without labels"],
+    ("update", "trial", "share", "step"),
+    [({}, 0, 1.0, 1), ({}, 1, 0.0, 1), ({"method": "whitened"}, 1, 1.0, 1), ({"method": "full"}, 0, 1.0, 0)],
+    ids=["the untrained start", "the base", "a method without labels", "the whitening an encoder starts from"],
 )
 def test_without_trained_labels_there_is_none(
-    adapted: Adapted, tmp_path: Path, update: dict[str, str], trial: int, share: float
+    adapted: Adapted, tmp_path: Path, update: dict[str, str], trial: int, share: float, step: int
 ) -> None:
-    run = control(adapted, tmp_path, QUICK.model_copy(update=update), trial=trial, share=share)
+    run = control(adapted, tmp_path, QUICK.model_copy(update=update), trial=trial, share=share, step=step)
     assert run.tables().rows("control_weights") == 0
     assert run.tables().read("control_weights").schema == TABLES["control_weights"].schema
 
