@@ -22,9 +22,9 @@ from darklode.flows.interrupt import INTERRUPTED_EXIT_CODE, INTERRUPTED_MESSAGE
 COMMAND_GROUPS = {
     "Start": "demo init build report browse doctor",
     "Build": "mine generate judge export",
-    "Look": "list status search query pool audit diff",
-    "People": "review validate",
-    "Train": "evaluate adapt adapters train-towers train-reranker entropy laws",
+    "Inspect": "list status search query pool audit diff",
+    "Measure": "review validate evaluate",
+    "Train": "adapt adapters train-towers train-reranker entropy laws",
     "Serve": "index serve",
     "Operate": "deploy nights verify cache plan-scale",
 }

@@ -98,7 +98,9 @@ class AdaptSettings(Section):
     )
     num_negatives: NumNegatives = 16
     negatives_per_step: int = Field(
-        8, gt=0, description="Hard negatives drawn from these for each step (DevRev-Search, A.4: 8)."
+        8,
+        gt=0,
+        description="Number of the mined hard negatives to use per step, drawn at random (DevRev-Search, A.4: 8).",
     )
     relative_margin: RelativeMargin = 0.05
     allow_same_document_negatives: AllowSameDocumentNegatives = False

@@ -73,6 +73,6 @@ class EvaluateSettings(Section):
     )
     report_to: NoRow[ReportTargets] = Field(
         (),
-        description="Where results are sent, too: json:FILE (a file of JSON), mlflow, wandb. The trackers read their "
+        description="Also send results to json:FILE (a JSON file), mlflow or wandb. The trackers read their "
         "own environment variables.",
     )

@@ -37,8 +37,8 @@ class IndexSettings(KindSection):
         0.9,
         gt=0,
         le=1,
-        description="Recall@100 against exact search to reach, by two standard errors; the cheapest search parameters "
-        "that reach it are chosen.",
+        description="Recall@100 against exact search to exceed by two standard errors; the cheapest search parameters "
+        "that do so are chosen.",
     )
     tuning_queries: int = Field(
         400,

@@ -108,9 +108,7 @@ TrainBatchSize = Annotated[
 ]
 ReportTo = Annotated[
     NoRow[tuple[str, ...]],
-    Field(
-        description="Where the trainer logs to: tensorboard, wandb, mlflow (transformers' report_to). Empty: nowhere."
-    ),
+    Field(description="Trackers of the training (transformers' report_to): tensorboard, wandb, mlflow. Empty: none."),
 ]
 EvalQueries = Annotated[
     int,

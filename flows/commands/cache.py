@@ -19,7 +19,7 @@ def cache(
     prune: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Delete what this encoder or reranker has cached; `all`: of all. Repeatable."
+            metavar="NAME", help="Delete the cache of this encoder or reranker; `all` deletes all. Repeatable."
         ),
     ] = None,
     assignments: SetOption = None,

@@ -15,7 +15,7 @@ N_DAYS = 60
 @app.command(epilog="Example: darklode nights runs/mined --html nights.html")
 def nights(
     run: RunArgument,
-    days: Annotated[int, typer.Option(metavar="N", min=1, help="Number of days, counted from the last one.")] = N_DAYS,
+    days: Annotated[int, typer.Option(metavar="N", min=1, help="Number of last days to list.")] = N_DAYS,
     tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.")] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with the measures as sparklines.")

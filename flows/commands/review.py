@@ -58,7 +58,7 @@ UntilOption = Annotated[
         metavar="HALF_WIDTH",
         min=0.001,
         max=0.5,
-        help="Say to stop when the 95 % interval is this narrow, in both directions (validate: precision of the judge; "
+        help="Half-width of the 95 % interval at which the page says to stop (validate: precision of the judge; "
         "evaluate: nDCG@10).",
     ),
 ]

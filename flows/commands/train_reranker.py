@@ -27,10 +27,10 @@ FinderOption = Annotated[
     typer.Option(metavar="NAME", help="Encoder that finds the candidates beside BM25; default: --base."),
 ]
 CandidatesOption = Annotated[
-    int, typer.Option(metavar="N", min=2, max=100, help="Candidates per query that are ordered.")
+    int, typer.Option(metavar="N", min=2, max=100, help="Number of candidates to rerank per query.")
 ]
 ControlOption = Annotated[
-    bool, typer.Option("--control", help="Also train with shuffled labels, which takes as long again.")
+    bool, typer.Option("--control", help="Also train with shuffled labels, as a control; doubles the time.")
 ]
 
 

@@ -22,7 +22,9 @@ def test_the_verdict_and_the_gain_are_in_the_result(tmp_path: Path) -> None:
     result = darklode.adapt([run], encoder=model, out=out, method="linear", settings=QUICK)
     assert result.passed is False
     assert "is the base itself: " in str(result.verdict)
-    assert "own positive" in result.figures["gain"]["part"]
+    gain = result.figures["gain"]
+    assert "own positive" in gain["part"]
+    assert len({(row["part"], row["measure"]) for row in gain}) == len(gain)  # one comparison: with the base
     assert result.url == str(out)
     assert "adaptation_trials" in result.tables
     assert "<strong>" in result._repr_html_()
