@@ -22,6 +22,7 @@ from darklode.flows.launch import launch
 from darklode.flows.output import Answer, PrintedAnswer
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, NoLift
+from darklode.pipeline.train.data.system_names import ADAPTED, BASE
 from darklode.schemas.setting_names import merge
 
 
@@ -61,9 +62,10 @@ app.command("model-swap", epilog=model_swap.EXAMPLE)(model_swap.model_swap)
 ALL_TENANTS = "all"
 """Value of --tenants that selects every tenant."""
 
-GAIN_SQL = """
+GAIN_SQL = f"""
     SELECT part, measure, difference, low, high, p_holm, queries FROM evaluation_pairs
-    WHERE tenant IS NULL AND measure IN ('nDCG@10', 'R@100') ORDER BY part, measure
+    WHERE tenant IS NULL AND system = '{ADAPTED}' AND other = '{BASE}'
+          AND measure IN ('nDCG@10', 'R@100') ORDER BY part, measure
 """
 
 
