@@ -80,7 +80,12 @@ def open_service(
         ) as opened,
     ):
         service = opened.service
-        service.answers([SearchRequest(name, "warm up", 1, service.tenants[0]) for name in service.systems])
+        requests = {
+            name: SearchRequest(name, "warm up", 1, served_tenant)
+            for served_tenant in service.tenants
+            for name in service.systems(served_tenant)
+        }
+        service.answers(list(requests.values()))
         yield opened
 
 
@@ -108,6 +113,10 @@ class NamedSystems:
         adapters = open_adapters(names)
         models = {name: _model(name, settings) for name in names if name != BASE_SYSTEM and name not in adapters}
         return cls(names, adapters, models)
+
+    def of_tenant(self, tenant: str) -> list[str]:
+        """Names of those that may encode a tenant's queries."""
+        return [name for name in self.names if name not in self.adapters or tenant in self.adapters[name].tenants]
 
     def encoders(self, settings: Settings) -> dict[str, EncoderKind]:
         """The encoder whose vectors each system searches, by name."""
@@ -140,26 +149,37 @@ def _serve_index(
             searcher.resolve_tenant(tenant)
         for adapter in named_systems.adapters.values():
             searcher.require_same_encoder(adapter)
+            if tenant is not None:
+                adapter.require_tenant(tenant)
         for name, model in named_systems.models.items():
             if model.encoder_id() != searcher.encoder.encoder_id():
                 raise DoesNotFit(
                     f"--encoder {name} is {model.encoder_id()}, but {folder} was built with "
                     f"{searcher.encoder.encoder_id()}; omit --encoder to use that"
                 )
-        services = {}
+        services, unserved = dict[str, SearchService](), list[str]()
         for number, tenant_source in enumerate(tenant_sources(source, tenant)):
             (name,) = tenant_source.tenants
             if name not in searcher.tenants:  # it came after the last update
                 continue
+            system_names = named_systems.of_tenant(name)
+            if not system_names:
+                unserved.append(name)
+                continue
             texts = IndexedTexts(tenant_source.text_tables(), file.with_suffix(f".{number}"))
             systems: dict[str, Retriever] = {
                 system: IndexRetriever(searcher, texts.ids, named_systems.adapters.get(system), name)
-                for system in named_systems.names
+                for system in system_names
             }
             services[name] = SearchService(name, texts, systems)
         about = f"{len(searcher.texts):,} texts in an index of kind {searcher.facts['built']}"
+        if unserved:
+            about += f"; not served, because no --encoder is for them: {', '.join(unserved)} (add --encoder base)"
         if not services:
-            raise DoesNotFit(f"{source.url} has none of the tenants of {folder}; run `darklode index update` first")
+            raise DoesNotFit(
+                f"{source.url} has none of the tenants that {folder} and its encoders have; run `darklode index "
+                "update` first"
+            )
         (first, *others) = services.values()
         yield ServedIndex(TenantServices(services) if others else first, settings, about)
 
@@ -233,5 +253,4 @@ def _require_same(adapter: Adapter, encoder: str, tenant: str, folder: str) -> N
             f"{adapter.store.url} was adapted from {adapter.base.encoder_id()}, but the vectors of {folder} are from "
             f"{encoder}"
         )
-    if tenant not in adapter.tenants:
-        raise DoesNotFit(f"{adapter.store.url} is for tenant {adapter.tenant}, {folder} has texts of {tenant}")
+    adapter.require_tenant(tenant)

@@ -85,8 +85,8 @@ def tenant_to_search(source: TrainingSource, tenant: str | None, adapters: Seque
     """
     tenants, url = source.tenants(), source.run.store.url
     for adapter in adapters:
-        if tenant is not None and tenant not in adapter.tenants:
-            raise DoesNotFit(f"{adapter.store.url} is for tenant {adapter.tenant}, not for {tenant}")
+        if tenant is not None:
+            adapter.require_tenant(tenant)
         tenant = tenant or adapter.tenant
     if tenant is not None and tenant not in tenants:
         if adapters:

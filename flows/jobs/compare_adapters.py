@@ -17,7 +17,15 @@ from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.release.ablation import ABLATION_STAGE, compare
 from darklode.pipeline.train.release.comparison import COMPARISON_STAGE, comparison
-from darklode.pipeline.train.release.comparison_page import METHODS, PAGE, by_system, deciding, explain_controls, page
+from darklode.pipeline.train.release.comparison_page import (
+    METHODS,
+    PAGE,
+    SERVED_AS_HYBRID,
+    by_system,
+    deciding,
+    explain_controls,
+    page,
+)
 from darklode.pipeline.train.release.unjudged import (
     COMPARISON_UNJUDGED_STAGE,
     NO_JUDGES,
@@ -72,8 +80,9 @@ def compare_adapters(
             if step.stage is ABLATION_STAGE and not step.plan(run).is_up_to_date:
                 judges.check(resolved.adapt.unjudged_budget, resolve_tenant(list(base.sources), resolved.adapt.tenant))
             run_step(run, step)
-        publish(run, page(run, list(runs)), PAGE)
-        for sentence in explain_controls(run):
+        notes = [SERVED_AS_HYBRID] if resolved.adapt.serve_as == "hybrid" else []
+        publish(run, page(run, list(runs), notes), PAGE)
+        for sentence in [*notes, *explain_controls(run)]:
             reporter().say(sentence)
         reporter().table(f"Test queries: {deciding(run)}", by_system(run, deciding(run)))
     return f"Comparison: {run.store.path(PAGE)}"
@@ -83,7 +92,7 @@ def steps(
     base: BaseEncoder, settings: Settings, methods: list[str], seeds: int, judges: UnjudgedJudges = NO_JUDGES
 ) -> list[Step]:
     """The steps in data order; without judges, unjudged results stay unjudged."""
-    adapt_settings = settings.adapt.but("tenant", "sources", "method", "unjudged_budget")
+    adapt_settings = settings.adapt.but("tenant", "sources", "method", "unjudged_budget", "serve_as")
     measuring = settings.evaluate.only("n_resamples", "permutations")
     return [
         pairs_step(base, settings),

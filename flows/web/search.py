@@ -79,7 +79,8 @@ class SearchConsole:
             error = f"A query may have at most {MAX_QUERY_CHARACTERS:,} characters." if query else ""
             status = HTTPStatus.BAD_REQUEST if error else HTTPStatus.OK
             return HTMLResponse(self._render(query[:MAX_QUERY_CHARACTERS], [], error=error), status)
-        names, tenant = list(self.service.systems), self._tenant(request.query_params.get("tenant"))
+        tenant = self._tenant(request.query_params.get("tenant"))
+        names = self.service.systems(tenant)
         results = await self._answers([SearchRequest(name, query, DEFAULT_DEPTH, tenant) for name in names])
         columns = self._system_columns(query, dict(zip(names, results, strict=True)))
         return HTMLResponse(self._render(query, columns, tenant=tenant))
@@ -102,10 +103,16 @@ class SearchConsole:
             raise InputError(f"{where}: {first['msg']}" if where else first["msg"]) from error
         if not request_body.query.strip():
             raise InputError("query: must not be empty")
-        names = list(self.service.systems)
-        if request_body.system is not None and request_body.system not in names:
-            raise InputError(f"system: unknown system {request_body.system!r}; available: {', '.join(names)}")
         tenant = self._tenant(request_body.tenant)
+        names = self.service.systems(tenant)
+        if request_body.system is not None and request_body.system not in names:
+            is_known = request_body.system in self.service.systems()
+            problem = (
+                f"{request_body.system!r} is not for tenant {tenant}"
+                if is_known
+                else (f"unknown system {request_body.system!r}")
+            )
+            raise InputError(f"system: {problem}; available: {', '.join(names)}")
         return SearchRequest(request_body.system or names[0], request_body.query, request_body.depth, tenant)
 
     def _tenant(self, name: str | None) -> str:
@@ -144,8 +151,13 @@ class SearchConsole:
 
     def _render(self, query: str, columns: Sequence[Mapping[str, Any]], error: str = "", tenant: str = "") -> str:
         ids = [{row["text_id"] for row in column["rows"]} for column in columns]
-        names = " and ".join(self.service.systems)
-        context = {"folder": self.folder, "about": self.about, "systems": names, "both": len(self.service.systems) > 1}
+        systems = self.service.systems(tenant or None)
+        context = {
+            "folder": self.folder,
+            "about": self.about,
+            "systems": " and ".join(systems),
+            "both": len(systems) > 1,
+        }
         shared = len(set.intersection(*ids)) if ids else 0
         context |= {
             "query": query,

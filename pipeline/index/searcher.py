@@ -133,8 +133,8 @@ class VectorSearcher:
         """Check that an adapter's query vectors match the indexed vectors.
 
         Raises:
-            DoesNotFit: its base encoder differs from the recorded one (the message names the difference), or it is of
-                another tenant.
+            DoesNotFit: its base encoder differs from the recorded one (the message names the difference), or the index
+                has none of its tenants.
         """
         base, recorded = adapter.facts["base"], self.facts["encoder"]
         for name in (field for field in ENCODER_FACTS if field in recorded):
@@ -147,9 +147,11 @@ class VectorSearcher:
             raise DoesNotFit(
                 f"{adapter.store.url} is based on {adapter.base.encoder_id()}, {self.url} on {recorded['id']}"
             )
-        if not {*self.tenants} <= {*adapter.tenants}:
-            tenants = ", ".join(self.tenants)
-            raise DoesNotFit(f"{adapter.store.url} is of tenant {adapter.tenant}, {self.url} of tenant {tenants}")
+        if {*self.tenants}.isdisjoint(adapter.tenants):
+            raise DoesNotFit(
+                f"{adapter.store.url} is for tenant {', '.join(adapter.tenants)}, {self.url} has "
+                f"{', '.join(self.tenants)}; train an adapter for one of these"
+            )
 
     def search(
         self,
@@ -164,15 +166,18 @@ class VectorSearcher:
             queries: texts; or vectors by the encoder or an adapter of it, in the dimensions of the encoder or of the
                 index. They are truncated and normalized as those of the index.
             depth: length of the lists.
-            adapter: encodes texts instead of the base encoder.
+            adapter: encodes texts instead of the base encoder; only for its own tenants.
             tenant: tenant whose texts are searched; required if the index has several.
 
         Raises:
             DoesNotFit: the vectors have other dimensions, a number is not finite, or the index has no such tenant, or
-                several and none is given.
+                several and none is given, or the adapter is not for the tenant.
         """
+        own_tenant = self.resolve_tenant(tenant)
+        if adapter is not None:
+            adapter.require_tenant(own_tenant)
         query_vectors = queries if isinstance(queries, np.ndarray) else self.encode(queries, adapter)
-        return self.search_by_tenant(query_vectors, [self.resolve_tenant(tenant)] * len(query_vectors), depth)
+        return self.search_by_tenant(query_vectors, [own_tenant] * len(query_vectors), depth)
 
     def search_by_tenant(self, queries: Floats, tenants: Sequence[str], depth: int = 10) -> SearchResults:
         """As `search`, each query among the texts of its own tenant.

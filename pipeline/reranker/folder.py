@@ -17,6 +17,7 @@ from darklode.pipeline.reranker.verdict import RERANKER_VERDICT_STAGE, SHIPPED, 
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.folder import is_up_to_date, save_folder
 from darklode.pipeline.train.release.identity import DATA_TABLES, fingerprint, weights_hash
+from darklode.pipeline.train.release.onnx_export import ONNX_FOLDER
 
 if TYPE_CHECKING:
     from darklode.pipeline.reranker.lists import CandidateLists
@@ -51,7 +52,8 @@ def save_reranker(run: Run, base: BaseEncoder, initial: InitialReranker) -> None
     tables = run.tables()
     verdict = read_reranker_verdict(tables)
     if verdict["shipped"] != SHIPPED:
-        run.store.delete_folder(RERANKER_FOLDER)
+        for folder in (RERANKER_FOLDER, ONNX_FOLDER):
+            run.store.delete_folder(folder)
     else:
         manifests = [run.manifest(stage) for stage in (RERANKER_STAGE, RERANKER_VERDICT_STAGE)]
         mark = key_of([manifest.fingerprint for manifest in manifests if manifest], initial.identity)

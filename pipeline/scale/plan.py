@@ -118,7 +118,8 @@ def _check(measured: Measured, hardware: Hardware) -> None:
     unknown = sorted(set(hardware.work.retrievers) - retrievers)
     if unknown:
         raise SettingsError(
-            f"work.retrievers: {', '.join(unknown)} was not measured; measured are: {', '.join(sorted(retrievers))}"
+            f"work.retrievers: {', '.join(unknown)} was not measured; measured are: {', '.join(sorted(retrievers))}. "
+            "Instead of a hybrid or a reranker name the retrievers that it is made of, and an encoder in encoders"
         )
     if hardware.encoders and hardware.gpus is None:
         raise SettingsError("encoders: no gpus are given to encode on; add the section gpus, or remove encoders")

@@ -21,6 +21,7 @@ from darklode.pipeline.serve.adapter_check import AdapterCheck, require_fit
 from darklode.pipeline.serve.release_gate import LiveAdapters, require_no_loss
 from darklode.pipeline.train.release.adapter import HEAD_FILE, RECORD_FILE, Adapter, read_record
 from darklode.pipeline.train.release.identity import weights_hash
+from darklode.pipeline.train.release.term_modules import TERMS_PATH
 
 REGISTRY_FILE = "registry.json"
 ADAPTERS_FOLDER = "kept"
@@ -149,7 +150,8 @@ class AdapterRegistry:
 
     def _copy_adapter(self, adapter: Adapter, name: str, other_tenants: Sequence[str]) -> None:
         """Copy an adapter, so that later ones do not overwrite it; the record is written last, with sharing tenants."""
-        for file in [*sorted(adapter.store.sizes(adapter.files, recursive=True)), HEAD_FILE, INPUTS_FILE]:
+        vector_files = sorted(adapter.store.sizes(adapter.files, recursive=True))
+        for file in [*vector_files, HEAD_FILE, TERMS_PATH, INPUTS_FILE]:
             data = None if self._try_hard_link(adapter.store, file, name) else adapter.store.read(file)
             if data is not None:
                 self._store.write(f"{ADAPTERS_FOLDER}/{name}/{file}", data)

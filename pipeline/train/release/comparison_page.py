@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import get_args
 
 import pyarrow as pa
@@ -27,6 +28,11 @@ share of the top ten with a label, those judged for this comparison included; un
 Seconds are processor time, selection included; `peak_mb` is the peak memory beyond what the process used before
 (Linux), `gpu_peak_mb` that of the GPU's memory. `joint` trains one encoder for queries and documents and searches its
 own index of re-encoded texts."""
+
+SERVED_AS_HYBRID = (
+    "adapt.serve_as is hybrid, but this comparison selects and tests each encoder alone, without BM25; `adapt` "
+    "selects and tests the fusion."
+)
 
 SYSTEM_SCORES_SQL = """
     SELECT system, max(value) FILTER (measure = 'nDCG@10') AS "nDCG@10",
@@ -94,8 +100,14 @@ def training_efforts(run: Run) -> pa.Table:
     return pa.Table.from_pylist([unit["facts"] for unit in manifest.units.values() if unit["facts"]])
 
 
-def page(run: Run, sources: list[str]) -> bytes:
-    """The page in Markdown; the deciding part comes first."""
+def page(run: Run, sources: list[str], notes: Sequence[str] = ()) -> bytes:
+    """The page in Markdown; the deciding part comes first.
+
+    Args:
+        run: the finished comparison.
+        sources: the runs that it was trained on, as given.
+        notes: sentences about its settings.
+    """
     parts = run.tables(COMPARISON.name).read(COMPARISON.name)["part"].unique().to_pylist()
     first = deciding(run)
     tables = [
@@ -111,6 +123,7 @@ def page(run: Run, sources: list[str]) -> bytes:
     head = [
         "# Comparison of adaptation methods",
         f"Trained on: {source_names}.",
+        *notes,
         PAGE_NOTE,
         *([control_sentences] if control_sentences else []),
     ]

@@ -29,6 +29,7 @@ from darklode.pipeline.train.fit.stage import TRAIN_STAGE, load_best_trial
 from darklode.pipeline.train.fit.term_start import TermStart
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, ENCODER_FOLDER, SAVED_RECORD_FILE
 from darklode.pipeline.train.release.modules import dense_module, modules
+from darklode.pipeline.train.release.onnx_export import ONNX_FOLDER
 from darklode.pipeline.train.release.term_modules import TERMS_FILE, term_bytes, term_modules
 from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.pipeline.train.types import Layers
@@ -86,7 +87,7 @@ def save_folder(  # noqa: PLR0913 (what is saved, how it is checked, and where)
     *,
     model_class: ModelClass = "SentenceTransformer",
 ) -> None:
-    """Replace an encoder folder and `adapter/`, and write their record last.
+    """Replace an encoder folder and `adapter/`, and write their record last; an ONNX export of the old one is deleted.
 
     Args:
         store: the folder or prefix.
@@ -100,8 +101,8 @@ def save_folder(  # noqa: PLR0913 (what is saved, how it is checked, and where)
     Raises:
         DarklodeError: the saved folder gives other vectors or scores.
     """
-    store.delete_folder(folder)
-    store.delete_folder(ADAPTER_FOLDER)
+    for outdated in (ONNX_FOLDER, folder, ADAPTER_FOLDER):
+        store.delete_folder(outdated)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
         model.save_pretrained(scratch, create_model_card=False)
         difference = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)), model_class)

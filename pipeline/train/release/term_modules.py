@@ -20,6 +20,9 @@ from darklode.pipeline.train.release.modules import dense_module, modules
 TERMS_FILE = "term_vectors.safetensors"
 """Term vectors and the maps that mix them with query vectors, in `adapter/`."""
 
+TERMS_PATH = f"{ADAPTER_FOLDER}/{TERMS_FILE}"
+"""Its path in an adapter's folder; the head beside it takes mixed vectors, so no training starts from that alone."""
+
 _MIXED = "mixed_embedding"
 """Feature that holds the query vector while the table is looked up."""
 
@@ -80,5 +83,5 @@ def read_terms(store: Store) -> dict[str, NDArray[Any]] | None:
     """The tensors of `TERMS_FILE` in an adapter's folder; None: it has no term vectors."""
     from safetensors.numpy import load
 
-    data = store.read(f"{ADAPTER_FOLDER}/{TERMS_FILE}")
+    data = store.read(TERMS_PATH)
     return None if data is None else load(data)

@@ -28,7 +28,10 @@ def test_the_base_is_handed_over_with_exit_code_3_and_the_parts_shown(tmp_path: 
     done = run_inside([*command, *quick], served)
     assert done.code == 3
     assert "is the base itself: " in done.err
-    assert "own positive" in done.out
+    shown = done.out.partition("Gain over the base encoder")[2].split("\n")
+    parts = [row.partition(" nDCG@10")[0].strip() for row in shown if " nDCG@10" in row]
+    assert parts == sorted(set(parts)), "one row of the adapted encoder per part"
+    assert "own positive" in parts
     again = run_inside([*command, *quick], served)
     assert (again.code, "not run yet" in again.out) == (3, False)
 

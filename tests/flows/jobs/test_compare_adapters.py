@@ -34,7 +34,15 @@ BOUNDS = ({*LABEL_FREE} - {TERMS}) | {"judge: labelled texts by its probability"
 @pytest.mark.slow
 def test_every_system_is_held_against_the_base_and_a_second_call_changes_nothing(tmp_path: Path) -> None:
     build_to_adapt(tmp_path / "run")
-    call = [str(tmp_path / "run")], model_in(tmp_path).model, str(tmp_path / "out"), QUICK, ("linear", "closed_form"), 2
+    hybrid = {"adapt": QUICK["adapt"] | {"serve_as": "hybrid"}}
+    call = (
+        [str(tmp_path / "run")],
+        model_in(tmp_path).model,
+        str(tmp_path / "out"),
+        hybrid,
+        ("linear", "closed_form"),
+        2,
+    )
     assert compare_adapters(*call).endswith("comparison.md")
     run, page = Run(str(tmp_path / "out")), (tmp_path / "out" / "comparison.md").read_text()
     rows = {(row["part"], row["system"], row["measure"]): row for row in read(run, "comparison")}
@@ -49,9 +57,11 @@ def test_every_system_is_held_against_the_base_and_a_second_call_changes_nothing
     assert [(one["system"], one["seed"]) for one in took if one["system"] == "linear"] == [("linear", 0), ("linear", 1)]
     assert {one["trained"] for one in took} == {8 * 8 + 8}
     assert "What linear learns from the labels is" in page
+    assert "adapt.serve_as is hybrid, but this comparison selects and tests each encoder alone" in page
     assert page.index("## Test queries: own positive") < page.index("## Test queries: shared positive")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "tables").rglob("*.parquet")}
-    compare_adapters(*call)
+    compare_adapters(*call[:3], QUICK, *call[4:])  # `serve_as` changes nothing
+    assert "adapt.serve_as" not in (tmp_path / "out" / "comparison.md").read_text()
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "tables").rglob("*.parquet")} == before
 
 

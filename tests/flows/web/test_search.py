@@ -19,7 +19,7 @@ from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.index.searcher import VectorSearcher
 from darklode.pipeline.serve.service import SearchRequest
 from darklode.pipeline.train.release.adapter import Adapter
-from helpers.adapted import model_in, of_tenants, word
+from helpers.adapted import model_in, of_tenants, shipped_adapter, word
 from helpers.indexed import fitting
 from helpers.pages import quiet
 from helpers.review_run import Reply, ask
@@ -107,6 +107,34 @@ def test_an_index_of_several_tenants_answers_for_the_named_one(tenants_index: st
         for question, reason in (({}, "required"), ({"tenant": "cedar"}, "unknown tenant 'cedar'")):
             status, _, said = asked(page, query=QUERY, **question)
             assert (status, json.loads(said)) == (400, {"error": f"tenant: {reason}; available: acme, birch"})
+
+
+def test_an_adapter_of_one_tenant_answers_for_it_alone(tmp_path: Path) -> None:
+    """Other tenants are searched by the base, or not at all without it; never by the adapter."""
+    run = of_tenants(tmp_path, MARKS)
+    adapter = shipped_adapter(tmp_path, Run(str(tmp_path / "tenant-0"))).store.url
+    index, settings = str(tmp_path / "index"), {"index": {"tuning_queries": 20}}
+    encoders = {"tiny": model_in(tmp_path).model_dump(mode="json")}
+    build_index(run.store.url, "tiny", index, settings | {"encoders": encoders}, tenants="all")
+    with answering(index, [adapter, "base"]) as page, VectorSearcher(index) as searcher:
+        wanted = searcher.search([QUERY], 10, Adapter.open(adapter), "acme").ids(0)
+        assert wanted != searcher.search([QUERY], 10, tenant="acme").ids(0)
+        assert ids(asked(page, query=QUERY, tenant="acme")) == wanted
+        assert json.loads(asked(page, query=QUERY, tenant="birch")[2])["system"] == "base"
+        assert ids(asked(page, query=QUERY, tenant="birch")) == searcher.search([QUERY], 10, tenant="birch").ids(0)
+        status, _, said = asked(page, query=QUERY, tenant="birch", system=adapter)
+        assert (status, json.loads(said)) == (
+            400,
+            {"error": f"system: {adapter!r} is not for tenant birch; available: base"},
+        )
+        assert ask(page, "?q=how&tenant=birch")[0] == 200
+        with pytest.raises(DoesNotFit, match="is for tenant acme, not for birch; use the base encoder or"):
+            searcher.search([QUERY], 10, Adapter.open(adapter), "birch")
+    with open_service(index, [adapter], None) as served:
+        assert served.service.tenants == ("acme",)
+        assert served.about.endswith("not served, because no --encoder is for them: birch (add --encoder base)")
+    with pytest.raises(DoesNotFit, match="is for tenant acme, not for birch"), open_service(index, [adapter], "birch"):
+        pass
 
 
 def test_one_tenant_of_several_can_be_served_and_exported(tenants_index: str, tmp_path: Path) -> None:

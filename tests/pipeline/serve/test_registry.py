@@ -4,14 +4,18 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from darklode.flows import open_systems
 from darklode.pipeline.base.artifacts import Run, Store
-from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift
+from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift, SettingsError
 from darklode.pipeline.serve.registry import ADAPTERS_FOLDER, REGISTRY_FILE, AdapterRegistry
 from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD_FILE, Adapter
 from darklode.pipeline.train.release.identity import weights_hash
+from darklode.pipeline.train.release.term_modules import TERMS_PATH
+from darklode.pipeline.train.release.warm_start import load_initial_head
 from helpers.adapted import TENANT, judged_by
 
 
@@ -68,6 +72,15 @@ def test_a_release_is_kept_and_rollback_restores_the_one_before(shipped: Path, t
         ("rollback", "b" * 16, first),
         ("rollback", first, None),
     ]
+
+
+def test_term_vectors_are_kept_so_that_no_training_starts_from_their_head_alone(shipped: Path, tmp_path: Path) -> None:
+    mixed = Path(shutil.copytree(shipped / "adapter", tmp_path / "mixed"))
+    save_file({"vectors": np.zeros((1, 8), np.float32)}, mixed / TERMS_PATH)
+    name = released(tmp_path / "registry", mixed, shipped / "run")
+    kept = Adapter.open(f"{tmp_path}/registry/{ADAPTERS_FOLDER}/{name}")
+    with pytest.raises(SettingsError, match="has term vectors"):
+        load_initial_head(kept, TENANT, kept.base, "linear")
 
 
 def test_a_row_says_what_it_is_from(shipped: Path, tmp_path: Path) -> None:

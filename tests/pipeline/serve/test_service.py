@@ -1,6 +1,7 @@
 """Questions to several systems at several depths, answered together as they would be alone."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,3 +65,12 @@ def test_each_request_reaches_its_own_tenants_service(tmp_path: Path) -> None:
     assert asked_first["one"].asked[0] == ["ab"]
     assert asked_second["one"].asked[0] == ["a"]
     assert both.tenants == ("acme", "birch")
+
+
+def test_tenants_have_systems_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (first, _), (second, _) = service(tmp_path / "a"), service(tmp_path / "b")
+    only_one = replace(second, retrievers={"one": second.retrievers["one"]})
+    both = TenantServices({"birch": only_one, "acme": first})
+    assert (both.systems("birch"), both.systems("acme"), both.systems()) == (["one"], ["one", "two"], ["one", "two"])

@@ -89,6 +89,18 @@ def test_term_vectors_are_in_the_graph(adapted: Adapted, tmp_path: Path) -> None
     assert same(made, tmp_path)
 
 
+def test_a_retrained_adapter_has_no_graph_of_the_old_weights(adapted: Adapted, tmp_path: Path) -> None:
+    run = decided(adapted, tmp_path / "out", mixed_weights())
+    save(run, adapted.base, model_in(adapted.root), QUICK)
+    for name in ("model.onnx", "about.json"):
+        run.store.write(f"{onnx_export.ONNX_FOLDER}/{name}", b"{}")
+    save(run, adapted.base, model_in(adapted.root), QUICK)
+    assert run.store.size("onnx/model.onnx") == 2  # the weights are the same
+    run.store.delete("query_encoder/modules.json")
+    save(run, adapted.base, model_in(adapted.root), QUICK)
+    assert run.store.sizes(onnx_export.ONNX_FOLDER) == {}
+
+
 def test_a_graph_that_gives_other_vectors_is_not_handed_over(copied: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
     encode = Adapter.encode
     monkeypatch.setattr(Adapter, "encode", lambda self, texts: encode(self, texts) + np.float32(0.001))
