@@ -196,7 +196,7 @@ def estimates(pairs: JudgedPairs, sample: LabelSample, seed: int) -> dict[str, l
     ones = np.ones(len(is_positive))
     calibration = calibrate(sample, GRADE_SCORES[pairs.grade], seed)
     labels = calibration.labels(sample)
-    measures = [measure_influence(MEASURE, ranks, labels, seed) for ranks in pairs.ranks]
+    measures = [measure_influence(MEASURE, ranks, labels) for ranks in pairs.ranks]
     return {
         "share relevant": [
             correct_mean(sample, calibration, linear_measure(sample, calibration, ones / len(is_positive)))

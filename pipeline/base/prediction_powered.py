@@ -6,8 +6,8 @@ API, plain numpy without input or output:
   probability that the pair is labelled; `post_stratify` scales them to known sizes of strata).
 - `calibrate(sample, score, seed)`: a `Calibration` with each pair's probability of relevance, from the judge's score,
   fitted to the labels of other clusters.
-- `measure_influence.measure_influence(measure, rank, calibration.labels(sample), seed)`: expected measure of each query
-  and influence of each pair; `first - other` is the difference of two systems.
+- `measure_influence.measure_influence(measure, rank, calibration.labels(sample))`: expected measure of each query and
+  influence of each pair; `first - other` is the difference of two systems.
 - `correct_mean(sample, calibration, measure)`: mean of a measure over queries, with a 95 % interval.
 - `correct_ratio(sample, calibration, gain, base)`: ratio of two sums over the relevant pairs, such as recall.
 
@@ -260,16 +260,14 @@ def tune(sample: LabelSample, calibration: Calibration, influence: Doubles) -> D
     scale = (sample.weight[labelled] * influence[labelled]) ** 2
     gained = scale * (sample.label[labelled] - base[labelled]) * shift[labelled]
     squared = scale * shift[labelled] ** 2
-    tuned = calibration.probability.copy()
-    for fold in np.unique(calibration.fold):
+    power = np.ones(int(calibration.fold.max(initial=-1)) + 1)
+    for fold in range(len(power)):
         training = calibration.fold[labelled] != fold
         prior = PRIOR_LABELS * squared[training].mean() if training.any() else 0.0
         denominator = squared[training].sum() + prior
         if denominator > 0:
-            power = np.clip((gained[training].sum() + prior) / denominator, 0, 1)
-            in_fold = calibration.fold == fold
-            tuned[in_fold] = base[in_fold] + power * shift[in_fold]
-    return tuned
+            power[fold] = np.clip((gained[training].sum() + prior) / denominator, 0, 1)
+    return np.asarray(base + power[calibration.fold] * shift)
 
 
 def _correction(sample: LabelSample, influence: Doubles, probability: Doubles) -> float:

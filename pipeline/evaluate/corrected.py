@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.base.majority_labels import WEIGHTED_LABELS_SQL
-from darklode.pipeline.base.measure_influence import ExpectedMeasure, UncertainLabels, is_supported, measure_influence
+from darklode.pipeline.base.measure_influence import UncertainLabels, is_supported, measure_influence
 from darklode.pipeline.base.prediction_powered import (
     Calibration,
     CorrectedEstimate,
@@ -33,7 +33,7 @@ from darklode.schemas.evaluation_tables import CORRECTED_AUDIT, CORRECTED_EVALUA
 _READS = ("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews")
 CORRECTED_AUDIT_STAGE = Stage("corrected_audit", 2, (*_READS, "rankings"), (CORRECTED_AUDIT.name,))
 CORRECTED_EVALUATION_STAGE = Stage(
-    "corrected_evaluation", 2, (*_READS, "test_queries", "test_rankings"), (CORRECTED_EVALUATION.name,)
+    "corrected_evaluation", 3, (*_READS, "test_queries", "test_rankings"), (CORRECTED_EVALUATION.name,)
 )
 """With adaptive judging, both also read `unjudged`."""
 
@@ -164,7 +164,7 @@ def corrected_audit(tables: Tables, output: Output, *, depths: Sequence[int], se
             name for (name,) in connection.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever").fetchall()
         ]
         ranks = {name: _read_ranks(connection, "rankings", "retriever", "chunk_id", name) for name in systems}
-    figures = CorrectedFigures(pool, calibrate(pool.sample, pool.score, seed), ranks, seed)
+    figures = CorrectedFigures(pool, calibrate(pool.sample, pool.score, seed), ranks)
     rows = list(figures.rows([f"R@{depth}" for depth in sorted(set(depths))]))
     output.write(CORRECTED_AUDIT.name, pa.Table.from_pylist(rows, schema=CORRECTED_AUDIT.schema))
 
@@ -192,7 +192,7 @@ def corrected_evaluation(tables: Tables, output: Output, settings: EvaluateSetti
         ]
         ranks = {name: _read_ranks(connection, "test_rankings", "system", "text_id", name) for name in systems}
     calibration = calibrate(pool.sample, pool.score, seed)
-    figures = CorrectedFigures(pool, calibration, ranks, seed).take(is_test)
+    figures = CorrectedFigures(pool, calibration, ranks).take(is_test)
     rows = list(figures.rows(settings.measures))
     output.write(CORRECTED_EVALUATION.name, pa.Table.from_pylist(rows, schema=CORRECTED_EVALUATION.schema))
 
@@ -212,13 +212,11 @@ class CorrectedFigures:
         pool: pairs and labels.
         calibration: their probabilities.
         ranks: rank of each pair in each system's rankings, 0 if it is not ranked.
-        seed: seed of the expected measures.
     """
 
     pool: LabelledPool
     calibration: Calibration
     ranks: dict[str, Ints]
-    seed: int
 
     def take(self, rows: Mask) -> CorrectedFigures:
         """Select the pairs in a mask, of whole queries."""
@@ -232,7 +230,6 @@ class CorrectedFigures:
             LabelledPool(sample, self.pool.score[rows], self.pool.judged[rows]),
             Calibration(part.probability[rows], part.base[rows], part.fold[rows]),
             {name: ranks[rows] for name, ranks in self.ranks.items()},
-            self.seed,
         )
 
     def rows(self, measures: Sequence[str]) -> Iterator[Row]:
@@ -246,22 +243,20 @@ class CorrectedFigures:
     def _means(self, measure: str) -> Iterator[Row]:
         sample = self.pool.sample
         judged = UncertainLabels(sample.query, self.pool.judged, sample.n_queries)
-        by_system: dict[str, tuple[ExpectedMeasure, ExpectedMeasure]] = {
-            name: (
-                measure_influence(measure, ranks, self.calibration.labels(sample), self.seed),
-                measure_influence(measure, ranks, judged, self.seed),
-            )
+        expected = {
+            name: measure_influence(measure, ranks, self.calibration.labels(sample))
             for name, ranks in self.ranks.items()
         }
-        for name, (expected, by_judge) in by_system.items():
-            estimate = correct_mean(sample, self.calibration, expected, generalize=True)
-            yield _row(name, None, measure, float(by_judge.expected.mean()), estimate)
-        for other, name in combinations(by_system, 2):
-            expected, by_judge = (
-                first - second for first, second in zip(by_system[name], by_system[other], strict=True)
-            )
-            estimate = correct_mean(sample, self.calibration, expected, (-1.0, 1.0), generalize=True)
-            yield _row(name, other, measure, float(by_judge.expected.mean()), estimate)
+        by_judge = {
+            name: float(measure_influence(measure, ranks, judged).expected.mean()) for name, ranks in self.ranks.items()
+        }
+        for name in self.ranks:
+            estimate = correct_mean(sample, self.calibration, expected[name], generalize=True)
+            yield _row(name, None, measure, by_judge[name], estimate)
+        for other, name in combinations(self.ranks, 2):
+            difference = expected[name] - expected[other]
+            estimate = correct_mean(sample, self.calibration, difference, (-1.0, 1.0), generalize=True)
+            yield _row(name, other, measure, by_judge[name] - by_judge[other], estimate)
 
     def _recalls(self, measure: str, depth: int) -> Iterator[Row]:
         """Recall of the relevant pairs of all queries together."""

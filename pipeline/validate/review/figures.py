@@ -172,7 +172,7 @@ class SystemMeasure:
             query,
             np.array([row_of.get(name, -1) for name in sample.names]),
             logit(probability),
-            measure_influence(MEASURE, rank, labels, SEED),
+            measure_influence(MEASURE, rank, labels),
         )
 
     def half_width(self, labels: dict[str, float]) -> float:

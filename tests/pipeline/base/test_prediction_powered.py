@@ -131,7 +131,7 @@ def test_the_difference_of_a_system_and_itself_is_zero() -> None:
     sample = labelled(truth, 150, 1)
     calibration = calibrate(sample, score, 1)
     rank = np.tile(np.arange(1, PER_QUERY + 1), QUERIES)
-    ndcg = measure_influence("nDCG@10", rank, calibration.labels(sample), 1)
+    ndcg = measure_influence("nDCG@10", rank, calibration.labels(sample))
     assert np.isnan(correct_mean(sample, calibration, ndcg - ndcg, (-1, 1)).value), "no label says anything about it"
     alone = correct_mean(sample, calibration, ndcg)
     general = correct_mean(sample, calibration, ndcg, generalize=True)
@@ -201,7 +201,7 @@ def test_labels_that_are_all_equal_leave_the_figure_unknown(value: float) -> Non
     weight = np.where(np.isfinite(label), 2.0, np.nan)
     sample = LabelSample(query, label, weight, np.zeros(100, np.int64), np.arange(20))
     calibration = calibrate(sample, np.zeros(100), seed=0)
-    measure = measure_influence("P@3", rank, calibration.labels(sample), seed=0)
+    measure = measure_influence("P@3", rank, calibration.labels(sample))
     assert np.isnan(correct_mean(sample, calibration, measure).value)
 
 
