@@ -293,11 +293,12 @@ def _estimate(
     is_represented = float(sample.weight[labelled] @ spread[labelled]) >= MIN_REPRESENTED * float(spread.sum())
     # Labels that are all equal fit probabilities of almost 0 or 1, whose variance would be far too small.
     has_both_labels = len(np.unique(sample.label[labelled])) == 2
+    rounded = np.floor(10 * effective) / 10
     reasons = {
         f"{clusters} of {MIN_QUERIES} necessary query clusters with labels": clusters < MIN_QUERIES,
         "all labels are equal": not has_both_labels,
         "no label can change it": not spread.any(),
-        f"{effective:.1f} of {MIN_EFFECTIVE:g} necessary effective labels": effective < MIN_EFFECTIVE,
+        f"{rounded:.1f} of {MIN_EFFECTIVE:g} necessary effective labels": effective < MIN_EFFECTIVE,
         "hardly a label where the figure is decided": not is_represented,
     }
     for reason, is_true in reasons.items():
