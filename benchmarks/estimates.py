@@ -152,7 +152,7 @@ def inclusion(pairs: RecordedPairs, grade: Ints, size: int) -> Floats:
     """Probability that each pair is labelled, by its influence on nDCG@10 of both systems."""
     probability = PLANNED_PROBABILITIES[grade]
     planned = UncertainLabels(pairs.query, probability, pairs.n_queries)
-    influences = [measure_influence("nDCG@10", pairs.ranks[name], planned, 1).influence for name in SYSTEMS]
+    influences = [measure_influence("nDCG@10", pairs.ranks[name], planned).influence for name in SYSTEMS]
     shares = np.linalg.norm(influences, axis=0) * np.sqrt(probability * (1 - probability))
     shares = (1 - UNIFORM_SHARE) * shares / shares.sum() + UNIFORM_SHARE / len(shares)
     chosen = np.minimum(1.0, size * shares)
@@ -289,18 +289,18 @@ def ranking_rows(pairs: RecordedPairs, repetitions: int) -> list[list[object]]:
                     calibration = calibrate(sample, GRADE_SCORES[grade], repetition)
                     parts = {"corrected": calibration, "people only": without_judge(calibration)}
                     for method, part in parts.items():
-                        for figure, value in ranking_estimates(pairs, sample, part, repetition).items():
+                        for figure, value in ranking_estimates(pairs, sample, part).items():
                             key = (figure, design, size, method)
                             outcomes.setdefault(key, []).append((truth[figure], value))
     return [[*key, *summary(values), _gap(gaps, key[0])] for key, values in sorted(outcomes.items())]
 
 
 def ranking_estimates(
-    pairs: RecordedPairs, sample: LabelSample, calibration: Calibration, seed: int
+    pairs: RecordedPairs, sample: LabelSample, calibration: Calibration
 ) -> dict[str, CorrectedEstimate]:
     """Estimates of the first system's measures, and of the difference of both."""
     labels, (first, other) = calibration.labels(sample), (pairs.ranks[name] for name in SYSTEMS)
-    ndcg, other_ndcg = (measure_influence("nDCG@10", ranks, labels, seed) for ranks in (first, other))
+    ndcg, other_ndcg = (measure_influence("nDCG@10", ranks, labels) for ranks in (first, other))
     in_top = ((first > 0) & (first <= RECALL_DEPTH)).astype(float)
     return {
         "nDCG@10": correct_mean(sample, calibration, ndcg),
@@ -315,9 +315,7 @@ def _ranking_values(pairs: RecordedPairs, relevant: Floats) -> dict[str, float]:
         UncertainLabels(pairs.query, relevant, pairs.n_queries),
         (pairs.ranks[name] for name in SYSTEMS),
     )
-    ndcg, other_ndcg = (
-        float(measure_influence("nDCG@10", ranks, labels, 1).expected.mean()) for ranks in (first, other)
-    )
+    ndcg, other_ndcg = (float(measure_influence("nDCG@10", ranks, labels).expected.mean()) for ranks in (first, other))
     recall = float(relevant[(first > 0) & (first <= RECALL_DEPTH)].sum() / relevant.sum())
     return {"nDCG@10": ndcg, "recall, pooled": recall, "difference of nDCG@10": ndcg - other_ndcg}
 

@@ -25,7 +25,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +47,7 @@ from darklode.pipeline.validate.purposes import TABLES_READ, Purpose
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.schemas.label_tables import VERDICTS
 from darklode.schemas.settings import ReviewSettings
-from darklode.schemas.tables import POOL, QUERIES
+from darklode.schemas.tables import POOL, TABLES
 
 SIZES, REPETITIONS, QUICK_REPETITIONS = (100, 300), 10, 3
 EVERY = 8  # judge of llm-judges
@@ -158,12 +157,10 @@ def put_pairs(run: Run, pairs: JudgedPairs) -> None:
     pool = POOL.rows(keys | {"retrievers": [["all"]] * n, "best_rank": best_rank, "fused_score": [0.0] * n})
     verdicts = VERDICTS.rows(keys | {"judge_id": ["judge"] * n, "relevant": pairs.grade >= RELEVANT_FROM})
     names = sorted(set(keys["query_id"]))
-    numbers: dict[str, list[Any]] = {
-        name: [1] * len(names) for name in ("n_words", "cluster_id", "n_represented", "language_score")
-    }
-    columns = {"tenant": [TENANT] * len(names), "query_id": names, "text": names}
-    columns |= {"language": ["en"] * len(names), "split": ["test"] * len(names)}
-    for table, rows in (("pool", pool), ("verdicts", verdicts), ("queries", QUERIES.rows(columns | numbers))):
+    queries = {"tenant": [TENANT] * len(names), "query_id": names, "split": ["test"] * len(names)}
+    held_out = TABLES["held_out"].rows(queries | {"shares_positive": [False] * len(names)})
+    tables = {"pool": pool, "verdicts": verdicts, "held_out": held_out}
+    for table, rows in tables.items():
         stage = Stage(table, 1, (), (table,))
         run.execute(run.plan(stage, {}), lambda _, output, name=table, rows=rows: output.write(name, rows))  # type: ignore[misc]
 
@@ -196,7 +193,7 @@ def estimates(pairs: JudgedPairs, sample: LabelSample, seed: int) -> dict[str, l
     ones = np.ones(len(is_positive))
     calibration = calibrate(sample, GRADE_SCORES[pairs.grade], seed)
     labels = calibration.labels(sample)
-    measures = [measure_influence(MEASURE, ranks, labels, seed) for ranks in pairs.ranks]
+    measures = [measure_influence(MEASURE, ranks, labels) for ranks in pairs.ranks]
     return {
         "share relevant": [
             correct_mean(sample, calibration, linear_measure(sample, calibration, ones / len(is_positive)))

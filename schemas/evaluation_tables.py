@@ -295,10 +295,11 @@ def _corrected(name: str, about: str) -> Table:
     unknown = "null: too few labels that matter to it"
     return Table(
         name,
-        ("system", "other", "measure"),
+        ("tenant", "system", "other", "measure"),
         f"{about}, by the judge's labels alone and corrected by people's labels",
         pa.schema(
             [
+                SCOPE,
                 SYSTEM,
                 column(
                     "other", pa.string(), "second system of a difference (first minus second), else null", null=True
@@ -320,6 +321,7 @@ def _corrected(name: str, about: str) -> Table:
                     "effective_labels", pa.float64(), "effective number of labels, by their influence on the figure"
                 ),
                 column("label_clusters", pa.int64(), "clusters of queries with a label"),
+                column("reason", pa.string(), "why the corrected value is unknown; null if it is known", null=True),
             ]
         ),
     )

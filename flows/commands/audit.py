@@ -31,11 +31,13 @@ def audit(run: RunArgument, assignments: SetOption = None, as_json: JsonOption =
 def summarize(run: Run, answer: Answer) -> None:
     """Each retriever's recall and contribution."""
     settings = read_run(run).settings
+    tables = all_tables(run)
     if isinstance(answer, PrintedAnswer):
         show_audit(run, settings)
+        answer.table("corrected_audit", corrected_figures(tables, "corrected_audit"), CORRECTED_TITLE, "")
     else:
         answer.table("audit", query(run, AUDIT_SQL), "Retriever audit")
-    answer.table("corrected_audit", corrected_figures(all_tables(run), "corrected_audit"), CORRECTED_TITLE, "")
-    warning = favored_retrievers(all_tables(run), settings)
+        answer.table("corrected_audit", tables.read("corrected_audit"), CORRECTED_TITLE)
+    warning = favored_retrievers(tables, settings)
     if warning:
         answer.say(warning, warning=True)

@@ -93,7 +93,8 @@ def summarize(run: Run, answer: Answer, labels: Path | None) -> None:
     answer.table("reviewers", statistics.reviewers(tables), reviewers, "")
     answer.table("thresholds", statistics.fitted_thresholds(tables), thresholds, "")
     for subject, name in (("Retrievers", "corrected_audit"), ("Systems", "corrected_evaluation")):
-        answer.table(name, corrected_figures(tables, name), f"{subject}. {CORRECTED_TITLE}", "")
+        rows = corrected_figures(tables, name) if isinstance(answer, PrintedAnswer) else tables.read(name)
+        answer.table(name, rows, f"{subject}. {CORRECTED_TITLE}", "")
     for sentence in _advice(tables):
         answer.say(sentence)
     if isinstance(answer, PrintedAnswer):

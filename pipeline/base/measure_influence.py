@@ -7,22 +7,22 @@ measure by the influence. For precision this is exact; for nDCG it includes the 
 Recall as a mean over queries is left out: for a ratio with few, unevenly distributed positives the first order is not
 enough (benchmark `estimates`). `correct_ratio` estimates the recall of all pairs together.
 
-API: `measure_influence(measure, rank, labels, seed)` with `UncertainLabels(query, probability, n_queries)` returns the
-expected measure of each query and the influence of each pair. `first - other` is a difference of systems.
+API: `measure_influence(measure, rank, labels)` with `UncertainLabels(query, probability, n_queries)` returns the
+expected measure of each query and the influence of each pair, both exact. `first - other` is a difference of systems.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from darklode.pipeline.base.types import Doubles, Ints
 
-DRAWS = 200
-"""Random label vectors per query; a mean over 40 queries then has a standard error below .002 from the draws."""
+BLOCK_NUMBERS = 1 << 21
+"""Maximum number of values in one of the arrays of `_expected_ndcg` (16 MB); queries are computed in blocks."""
 
 _MEASURE = re.compile(r"(P|nDCG)@([1-9][0-9]*)")
 
@@ -64,14 +64,13 @@ def is_supported(measure: str) -> bool:
     return _MEASURE.fullmatch(measure) is not None
 
 
-def measure_influence(measure: str, rank: Ints, labels: UncertainLabels, seed: int) -> ExpectedMeasure:
+def measure_influence(measure: str, rank: Ints, labels: UncertainLabels) -> ExpectedMeasure:
     """Compute the expected measure of each query and the influence of each pair.
 
     Args:
         measure: P@k or nDCG@k with binary gains; 0 for a query without a relevant pair.
         rank: rank of the pair's text in the ranking, from 1; 0: not ranked, shape (n_pairs,).
         labels: probabilities of relevance of the pairs.
-        seed: random seed of the label vectors; the same seed gives two systems the same vectors.
 
     Raises:
         ValueError: another measure.
@@ -84,35 +83,82 @@ def measure_influence(measure: str, rank: Ints, labels: UncertainLabels, seed: i
         in_top = np.asarray((rank > 0) & (rank <= cutoff), np.float64) / cutoff
         mean = np.bincount(labels.query, in_top * labels.probability, minlength=labels.n_queries)
         return ExpectedMeasure(np.asarray(mean, np.float64), in_top)
-    expected: Doubles = np.zeros(labels.n_queries)
-    influence: Doubles = np.zeros(len(rank))
+    is_ranked = (rank > 0) & (rank <= cutoff)
+    discount = np.where(is_ranked, 1 / np.log2(np.maximum(rank, 1) + 1.0), 0.0)
     starts = np.searchsorted(labels.query, np.arange(labels.n_queries + 1))
-    for number, (start, end) in enumerate(pairwise(starts)):
-        if start < end:
-            drawn = _draw_labels(labels.probability[start:end], np.random.default_rng([seed, number]))
-            expected[number], influence[start:end] = _ndcg(drawn, rank[start:end], cutoff)
+    n_pairs = np.diff(starts)
+    expected, influence = np.zeros(labels.n_queries), np.zeros(len(rank))
+    for queries in _blocks(n_pairs, cutoff):
+        # One column per query; shorter queries are filled with pairs of probability and discount 0.
+        position = np.arange(int(n_pairs[queries].max()))[:, None]
+        is_pair = position < n_pairs[queries]
+        rows = np.where(is_pair, starts[queries] + position, 0)
+        probability, gain = (np.where(is_pair, values[rows], 0.0) for values in (labels.probability, discount))
+        expected[queries], influences = _expected_ndcg(probability, gain, min(cutoff, len(position)))
+        influence[rows[is_pair]] = influences[is_pair]
     return ExpectedMeasure(expected, influence)
 
 
-def _draw_labels(probability: Doubles, random: np.random.Generator) -> Doubles:
-    """Draw label vectors, shape (DRAWS, n_pairs): each pair is relevant in its share of them, up to one vector
-    (systematic sampling), so that the draws vary less than independent ones.
-    """
-    positions = random.permuted(np.tile(np.arange(DRAWS), (len(probability), 1)), axis=1)
-    return np.asarray(((positions + random.random((len(probability), 1))) / DRAWS < probability[:, None]).T, np.float64)
+def _blocks(n_pairs: Ints, cutoff: int) -> Iterator[Ints]:
+    """Queries with pairs, those with similar numbers of pairs together."""
+    queries = np.argsort(-n_pairs, kind="stable")[: np.count_nonzero(n_pairs)]
+    start = 0
+    while start < len(queries):
+        longest = int(n_pairs[queries[start]])
+        end = start + max(1, BLOCK_NUMBERS // ((longest + 1) * (min(cutoff, longest) + 1)))
+        yield queries[start:end]
+        start = end
 
 
-def _ndcg(labels: Doubles, rank: Ints, cutoff: int) -> tuple[float, Doubles]:
-    """Expected nDCG and influences. With each label set to 1 and to 0, the value of a vector follows from its sums over
-    the other labels.
+def _expected_ndcg(probability: Doubles, discount: Doubles, cutoff: int) -> tuple[Doubles, Doubles]:
+    """Expected nDCG of each query and the influence of each pair, by dynamic programming over the pairs of a query.
+
+    The state is the number of relevant pairs so far, up to the cutoff: more do not change the ideal ranking. Where a
+    pair is cut out, the pairs before and after it are independent: `count` and `gain` describe those before it,
+    `inverse_ideal` and `ndcg` those after it.
+
+    Args:
+        probability: probability of relevance, shape (n_pairs, n_queries).
+        discount: gain of the pair if it is relevant, same shape.
+        cutoff: cutoff of the measure.
+
+    Returns:
+        Arrays of shape (n_queries,) and (n_pairs, n_queries).
     """
-    is_ranked = (rank > 0) & (rank <= cutoff)
-    discount = np.where(is_ranked, 1 / np.log2(np.maximum(rank, 1) + 1.0), 0.0)
-    ideal = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(cutoff) + 2.0))])
-    gains, positives = labels @ discount, labels.sum(axis=1).astype(np.int64)
-    value = np.divide(gains, ideal[np.minimum(positives, cutoff)], out=np.zeros(len(gains)), where=positives > 0)
-    other_gains, other_positives = gains[:, None] - labels * discount, positives[:, None] - labels.astype(np.int64)
-    best = ideal[np.minimum(other_positives, cutoff)]
-    without = np.divide(other_gains, best, out=np.zeros(labels.shape), where=other_positives > 0)
-    with_pair = (other_gains + discount) / ideal[np.minimum(other_positives + 1, cutoff)]
-    return float(value.mean()), (with_pair - without).mean(axis=0)
+    n_pairs, n_queries = probability.shape
+    ideal = np.cumsum(1 / np.log2(np.arange(cutoff) + 2.0))
+    # Expectations over the labels of the pairs from a position on, given the number of relevant pairs before it: of
+    # 1 / ideal, and of their gains / ideal.
+    inverse_ideal, ndcg = (np.zeros((n_pairs + 1, cutoff + 1, n_queries)) for _ in range(2))
+    inverse_ideal[n_pairs, 1:] = (1 / ideal)[:, None]
+    for pair in reversed(range(n_pairs)):
+        chance, after = probability[pair], pair + 1
+        more_inverse, more_ndcg = _with_one_more(inverse_ideal[after]), _with_one_more(ndcg[after])
+        inverse_ideal[pair] = inverse_ideal[after] + chance * (more_inverse - inverse_ideal[after])
+        ndcg[pair] = ndcg[after] + chance * (more_ndcg + discount[pair] * more_inverse - ndcg[after])
+    # Of the pairs before: probability of each number of relevant ones, and their expected gain where it is that number.
+    count, gain = (np.zeros((cutoff + 1, n_queries)) for _ in range(2))
+    count[0] = 1.0
+    influence = np.empty((n_pairs, n_queries))
+    for pair in range(n_pairs):
+        chance, after = probability[pair], pair + 1
+        more_inverse, more_ndcg = _with_one_more(inverse_ideal[after]), _with_one_more(ndcg[after])
+        by_gain = gain * (more_inverse - inverse_ideal[after])
+        by_count = count * (more_ndcg + discount[pair] * more_inverse - ndcg[after])
+        influence[pair] = (by_gain + by_count).sum(axis=0)
+        gain = _move(gain, gain + discount[pair] * count, chance)
+        count = _move(count, count, chance)
+    return ndcg[0, 0], influence
+
+
+def _with_one_more(values: Doubles) -> Doubles:
+    """Values of the states with one more relevant pair; the last state stays."""
+    return np.concatenate([values[1:], values[-1:]])
+
+
+def _move(irrelevant: Doubles, relevant: Doubles, chance: Doubles) -> Doubles:
+    """Values of the states after a pair: `relevant` moves to the next state, the last one stays."""
+    moved = irrelevant * (1 - chance)
+    moved[1:] += chance * relevant[:-1]
+    moved[-1] += chance * relevant[-1]
+    return moved

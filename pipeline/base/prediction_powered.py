@@ -3,11 +3,11 @@
 API, plain numpy without input or output:
 
 - `LabelSample`: all pairs of a scope, people's labels of some (NaN: not labelled) and the weights of these (1 / the
-  probability that the pair is labelled; `post_stratify` scales them to known sizes of strata).
+  probability that the pair is labelled, see `label_weights`).
 - `calibrate(sample, score, seed)`: a `Calibration` with each pair's probability of relevance, from the judge's score,
   fitted to the labels of other clusters.
-- `measure_influence.measure_influence(measure, rank, calibration.labels(sample), seed)`: expected measure of each query
-  and influence of each pair; `first - other` is the difference of two systems.
+- `measure_influence.measure_influence(measure, rank, calibration.labels(sample))`: expected measure of each query and
+  influence of each pair; `first - other` is the difference of two systems.
 - `correct_mean(sample, calibration, measure)`: mean of a measure over queries, with a 95 % interval.
 - `correct_ratio(sample, calibration, gain, base)`: ratio of two sums over the relevant pairs, such as recall.
 
@@ -64,6 +64,8 @@ class LabelSample:
         stratum: sampling stratum of each pair, from 0, shape (n_pairs,).
         cluster: cluster of each query, from 0, shape (n_queries,); queries of different clusters are independent.
         query_share: share of the queries whose pairs could be sampled, above 0 to 1.
+        stratum_labels: number of labels of each stratum, with those of pairs that `take` left out, shape (n_strata,);
+            None: those of the pairs.
     """
 
     query: Ints
@@ -72,6 +74,7 @@ class LabelSample:
     stratum: Ints
     cluster: Ints
     query_share: float = 1.0
+    stratum_labels: Ints | None = None
 
     def __post_init__(self) -> None:
         if not np.isin(self.label[self.is_labelled], (0, 1)).all():
@@ -79,10 +82,17 @@ class LabelSample:
         if not (self.weight[self.is_labelled] > 0).all():
             raise ValueError("a labelled pair needs a weight above 0")
 
-    def take(self, rows: Mask) -> LabelSample:
-        """Select the pairs in a mask; their queries stay numbered as they are."""
+    def take(self, rows: Mask | slice) -> LabelSample:
+        """Select pairs; their queries stay numbered as they are."""
         values = (self.query[rows], self.label[rows], self.weight[rows], self.stratum[rows])
-        return LabelSample(*values, self.cluster, self.query_share)
+        return LabelSample(*values, self.cluster, self.query_share, self.n_stratum_labels)
+
+    @property
+    def n_stratum_labels(self) -> Ints:
+        """Number of labels of each stratum, shape (n_strata,)."""
+        if self.stratum_labels is not None:
+            return self.stratum_labels
+        return np.bincount(self.stratum[self.is_labelled]).astype(np.int64)
 
     @property
     def is_labelled(self) -> Mask:
@@ -130,6 +140,7 @@ class CorrectedEstimate:
         labels: number of labelled pairs.
         effective_labels: effective number of labels for this figure.
         clusters: number of clusters with a label.
+        reason: why the figure is unknown; None if it is known.
     """
 
     value: float
@@ -138,19 +149,7 @@ class CorrectedEstimate:
     labels: int
     effective_labels: float
     clusters: int
-
-
-def post_stratify(weight: Doubles, stratum: Ints, size: Ints) -> Doubles:
-    """Scale weights so that they add up to the number of pairs of each stratum.
-
-    Args:
-        weight: weight of each labelled pair, NaN for others, shape (n_pairs,).
-        stratum: stratum of each pair, from 0, shape (n_pairs,).
-        size: number of pairs of each stratum, shape (n_strata,).
-    """
-    is_weighted = np.isfinite(weight)
-    totals = np.bincount(stratum[is_weighted], weight[is_weighted], minlength=len(size))
-    return np.asarray(weight * (size / np.where(totals > 0, totals, 1))[stratum])
+    reason: str | None = None
 
 
 def calibrate(sample: LabelSample, score: Doubles, seed: int) -> Calibration:
@@ -240,7 +239,7 @@ def correct_ratio(
     tuned = tune(sample, calibration, gain - expected * base)
     numerator, denominator = (float(part @ tuned) + _correction(sample, part, tuned) for part in (gain, base))
     if denominator <= 0:
-        return _unknown(sample)
+        return _unknown(sample, 0.0, "no relevant pair is expected")
     value = numerator / denominator
     return _estimate(sample, (gain - value * base) / denominator, tuned, value, bounds)
 
@@ -260,16 +259,14 @@ def tune(sample: LabelSample, calibration: Calibration, influence: Doubles) -> D
     scale = (sample.weight[labelled] * influence[labelled]) ** 2
     gained = scale * (sample.label[labelled] - base[labelled]) * shift[labelled]
     squared = scale * shift[labelled] ** 2
-    tuned = calibration.probability.copy()
-    for fold in np.unique(calibration.fold):
+    power = np.ones(int(calibration.fold.max(initial=-1)) + 1)
+    for fold in range(len(power)):
         training = calibration.fold[labelled] != fold
         prior = PRIOR_LABELS * squared[training].mean() if training.any() else 0.0
         denominator = squared[training].sum() + prior
         if denominator > 0:
-            power = np.clip((gained[training].sum() + prior) / denominator, 0, 1)
-            in_fold = calibration.fold == fold
-            tuned[in_fold] = base[in_fold] + power * shift[in_fold]
-    return tuned
+            power[fold] = np.clip((gained[training].sum() + prior) / denominator, 0, 1)
+    return np.asarray(base + power[calibration.fold] * shift)
 
 
 def _correction(sample: LabelSample, influence: Doubles, probability: Doubles) -> float:
@@ -296,8 +293,17 @@ def _estimate(
     is_represented = float(sample.weight[labelled] @ spread[labelled]) >= MIN_REPRESENTED * float(spread.sum())
     # Labels that are all equal fit probabilities of almost 0 or 1, whose variance would be far too small.
     has_both_labels = len(np.unique(sample.label[labelled])) == 2
-    if clusters < MIN_QUERIES or effective < MIN_EFFECTIVE or not is_represented or not has_both_labels:
-        return _unknown(sample, effective)
+    rounded = np.floor(10 * effective) / 10
+    reasons = {
+        f"{clusters} of {MIN_QUERIES} necessary query clusters with labels": clusters < MIN_QUERIES,
+        "all labels are equal": not has_both_labels,
+        "no label can change it": not spread.any(),
+        f"{rounded:.1f} of {MIN_EFFECTIVE:g} necessary effective labels": effective < MIN_EFFECTIVE,
+        "hardly a label where the figure is decided": not is_represented,
+    }
+    for reason, is_true in reasons.items():
+        if is_true:
+            return _unknown(sample, effective, reason)
     variance, freedom = _sampling_variance(sample, influence, probability)
     if extra_variance > 0:
         total = variance + extra_variance
@@ -309,32 +315,35 @@ def _estimate(
     return CorrectedEstimate(float(np.clip(value, *bounds)), low, high, int(labelled.sum()), effective, clusters)
 
 
-def _unknown(sample: LabelSample, effective: float = 0.0) -> CorrectedEstimate:
+def _unknown(sample: LabelSample, effective: float, reason: str) -> CorrectedEstimate:
     labelled = sample.is_labelled
     clusters = len(np.unique(sample.pair_cluster[labelled]))
-    return CorrectedEstimate(np.nan, np.nan, np.nan, int(labelled.sum()), effective, clusters)
+    return CorrectedEstimate(np.nan, np.nan, np.nan, int(labelled.sum()), effective, clusters, reason)
 
 
 def _sampling_variance(sample: LabelSample, influence: Doubles, probability: Doubles) -> tuple[float, float]:
     """Variance of the correction and its degrees of freedom.
 
-    Within strata, residuals are compared with their mean; the variance p · (1 − p) counts like `PRIOR_LABELS` more
-    labels, because a few labels rarely show an error that is rare and heavily weighted. If only some queries were
-    sampled, the excess of the variance between clusters is added in proportion to the queries left out (Korn and
-    Graubard 1998). The degrees of freedom fall where a few labels dominate (Satterthwaite 1946).
+    Within strata, residuals are compared with their mean, in which labels of pairs that `take` left out count as 0
+    (Särndal et al. 1992, 5.8: estimates for domains); the variance p · (1 − p) counts like `PRIOR_LABELS` more labels,
+    because a few labels rarely show an error that is rare and heavily weighted. If only some queries were sampled, the
+    excess of the variance between clusters is added in proportion to the queries left out (Korn and Graubard 1998).
+    The degrees of freedom fall where a few labels dominate (Satterthwaite 1946).
     """
     labelled = sample.is_labelled
     weight = sample.weight[labelled]
-    _, stratum = np.unique(sample.stratum[labelled], return_inverse=True)
-    sizes = np.bincount(stratum)
+    positions, stratum = np.unique(sample.stratum[labelled], return_inverse=True)
+    sizes = sample.n_stratum_labels[positions]
     contributions = weight * influence[labelled] * (sample.label - probability)[labelled]
     means = np.where(sizes > 1, np.bincount(stratum, contributions) / sizes, 0.0)
-    remaining = np.clip(1 - sample.query_share * sizes / np.bincount(stratum, weight), 0, 1)
+    sizes_here = np.bincount(stratum)
+    remaining = np.clip(1 - sample.query_share * sizes_here / np.bincount(stratum, weight), 0, 1)
     correction = np.sqrt(remaining * np.where(sizes > 1, sizes / np.maximum(sizes - 1, 1), 1.0))
     residuals = (contributions - means[stratum]) * correction[stratum]
+    left_out = float((sizes - sizes_here) @ (means * correction) ** 2)
     expected = (weight * influence[labelled]) ** 2 * (probability * (1 - probability))[labelled] * remaining[stratum]
     n, squares = len(weight), float((residuals**2).sum())
-    variance = (n * squares + PRIOR_LABELS * float(expected.sum())) / (n + PRIOR_LABELS)
+    variance = (n * (squares + left_out) + PRIOR_LABELS * float(expected.sum())) / (n + PRIOR_LABELS)
     freedom = float(max(n - len(sizes), 1))
     if sample.query_share < 1:
         _, cluster = np.unique(sample.pair_cluster[labelled], return_inverse=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import duckdb
 import numpy as np
@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.finite import finite_or_none
-from darklode.pipeline.base.majority_labels import WEIGHTED_LABELS_SQL
-from darklode.pipeline.base.measure_influence import ExpectedMeasure, UncertainLabels, is_supported, measure_influence
+from darklode.pipeline.base.label_weights import STRATA_SQL, weigh_labels
+from darklode.pipeline.base.majority_labels import MAJORITY_LABELS_SQL
+from darklode.pipeline.base.measure_influence import UncertainLabels, is_supported, measure_influence
 from darklode.pipeline.base.prediction_powered import (
     Calibration,
     CorrectedEstimate,
@@ -31,9 +32,9 @@ from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.evaluation_tables import CORRECTED_AUDIT, CORRECTED_EVALUATION
 
 _READS = ("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews")
-CORRECTED_AUDIT_STAGE = Stage("corrected_audit", 2, (*_READS, "rankings"), (CORRECTED_AUDIT.name,))
+CORRECTED_AUDIT_STAGE = Stage("corrected_audit", 3, (*_READS, "rankings"), (CORRECTED_AUDIT.name,))
 CORRECTED_EVALUATION_STAGE = Stage(
-    "corrected_evaluation", 2, (*_READS, "test_queries", "test_rankings"), (CORRECTED_EVALUATION.name,)
+    "corrected_evaluation", 3, (*_READS, "test_queries", "test_rankings"), (CORRECTED_EVALUATION.name,)
 )
 """With adaptive judging, both also read `unjudged`."""
 
@@ -41,37 +42,21 @@ HARD_LABEL_PROBABILITIES = (0.1, 0.9)
 """Probabilities of not relevant and relevant verdicts without one; calibration replaces them, only their order counts
 beside verdicts with a probability."""
 
-# The labels of a stratum also stand for strata of its verdict that have none and lie nearest to it, as in
-# `validate.estimates.merge_empty`: an unfinished review leaves small strata without labels.
-_MERGED_STRATA_SQL = """
-    SELECT target.stratum, sum(pairs) / any_value(target.own) AS factor
-    FROM (
-        SELECT s.pairs,
-               arg_min(struct_pack(stratum := l.stratum, own := l.pairs), abs(l.position - s.position)) AS target
-        FROM strata s JOIN strata l ON (s.verdict = 'relevant') = (l.verdict = 'relevant')
-        SEMI JOIN labels ON labels.stratum = l.stratum
-        GROUP BY s.stratum, s.pairs
-    )
-    GROUP BY target.stratum
-"""
-
 # `query` is the number of the pair's query in the order of tenant and query_id.
 PAIRS_SQL = f"""
     CREATE TEMP TABLE corrected_pairs AS
-    WITH labels AS ({WEIGHTED_LABELS_SQL}),
-    strata AS (
-        SELECT stratum, position, any_value(verdict) AS verdict, sum(pairs) AS pairs
-        FROM review_strata WHERE retriever IS NULL GROUP BY stratum, position
-    ),
-    merged_strata AS ({_MERGED_STRATA_SQL})
-    SELECT p.tenant, p.query_id, p.chunk_id, v.relevant, {{probability}} AS probability, h.relevance,
-           h.weight * m.factor AS weight, h.stratum,
+    SELECT p.tenant, p.query_id, p.chunk_id, v.relevant, {{probability}} AS probability,
+           h.relevance > 0 AS label, s.position AS stratum,
            coalesce(CAST(q.cluster_id AS VARCHAR), p.query_id) AS "group",
-           dense_rank() OVER (ORDER BY p.tenant, p.query_id) - 1 AS query
+           dense_rank() OVER (ORDER BY p.tenant, p.query_id) - 1 AS query,
+           dense_rank() OVER (ORDER BY p.tenant) - 1 AS tenant_number
     FROM pool p JOIN queries q USING (tenant, query_id) LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
-    LEFT JOIN labels h USING (tenant, query_id, chunk_id) LEFT JOIN merged_strata m USING (stratum) {{join}}
+    LEFT JOIN ({MAJORITY_LABELS_SQL}) h USING (tenant, query_id, chunk_id)
+    LEFT JOIN review_sample r USING (tenant, query_id, chunk_id)
+    LEFT JOIN (SELECT DISTINCT stratum, position FROM review_strata) s USING (stratum) {{join}}
 """
 ORDERED_PAIRS_SQL = "FROM corrected_pairs ORDER BY tenant, query_id, chunk_id"
+TENANTS_SQL = "SELECT DISTINCT tenant FROM corrected_pairs ORDER BY tenant"
 TEST_PAIRS_SQL = """
     SELECT t.query_id IS NOT NULL AS is_test FROM corrected_pairs p LEFT JOIN test_queries t USING (tenant, query_id)
     ORDER BY p.tenant, p.query_id, p.chunk_id
@@ -92,11 +77,15 @@ class LabelledPool:
         score: the judge's log-odds of relevance, those predicted for pairs that adaptive judging skipped, and the mean
             for pairs with neither.
         judged: 1 where the judge says relevant, else 0.
+        tenant: tenant of each pair, from 0, sorted.
+        tenants: names of the tenants.
     """
 
     sample: LabelSample
     score: Doubles
     judged: Doubles
+    tenant: Ints
+    tenants: list[str]
 
     @classmethod
     def read(cls, connection: duckdb.DuckDBPyConnection, *, has_unjudged: bool = False) -> LabelledPool:
@@ -113,24 +102,26 @@ class LabelledPool:
         connection.execute(PAIRS_SQL.format(probability=probability, join=join))
         rows = connection.sql(ORDERED_PAIRS_SQL).to_arrow_table()
         query = rows["query"].to_numpy().astype(np.int64)
-        is_labelled = pc.and_(rows["relevance"].is_valid(), rows["weight"].is_valid())
-        label = pc.if_else(is_labelled, pc.greater(rows["relevance"], 0).cast(pa.float64()), None)
+        is_labelled = pc.and_(rows["label"].is_valid(), rows["stratum"].is_valid()).to_numpy()
+        stratum = pc.fill_null(rows["stratum"], 0).to_numpy().astype(np.int64)
+        strata = connection.sql(STRATA_SQL).to_arrow_table()
+        weight = np.full(len(query), np.nan)
+        weight[is_labelled] = weigh_labels(
+            stratum[is_labelled], strata["pairs"].to_numpy(), strata["is_found"].to_numpy()
+        )
         groups = pc.binary_join_element_wise(rows["tenant"], rows["group"], "\x00").combine_chunks()
         cluster = np.zeros(int(query.max(initial=-1)) + 1, np.int64)
         cluster[query] = groups.dictionary_encode().indices.to_numpy()
         cluster = np.unique(cluster, return_inverse=True)[1].astype(np.int64)
-        strata = rows["stratum"].combine_chunks().dictionary_encode().indices
-        n_labelled_queries = len(np.unique(query[is_labelled.to_numpy()]))
-        sample = LabelSample(
-            query,
-            _to_doubles(label),
-            _to_doubles(pc.if_else(is_labelled, rows["weight"], None)),
-            pc.fill_null(strata, 0).to_numpy().astype(np.int64),
-            cluster,
-            n_labelled_queries / max(len(cluster), 1),
+        query_share = len(np.unique(query[is_labelled])) / max(len(cluster), 1)
+        label = np.where(is_labelled, _to_doubles(rows["label"]), np.nan)
+        return cls(
+            LabelSample(query, label, weight, stratum, cluster, query_share),
+            _scores(rows),
+            _to_doubles(pc.fill_null(rows["relevant"], False)),
+            rows["tenant_number"].to_numpy().astype(np.int64),
+            [name for (name,) in connection.sql(TENANTS_SQL).fetchall()],
         )
-        judged = pc.fill_null(rows["relevant"], False).cast(pa.float64()).to_numpy()
-        return cls(sample, _scores(rows), judged)
 
 
 def _scores(rows: pa.Table) -> Doubles:
@@ -164,9 +155,9 @@ def corrected_audit(tables: Tables, output: Output, *, depths: Sequence[int], se
             name for (name,) in connection.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever").fetchall()
         ]
         ranks = {name: _read_ranks(connection, "rankings", "retriever", "chunk_id", name) for name in systems}
-    figures = CorrectedFigures(pool, calibrate(pool.sample, pool.score, seed), ranks, seed)
-    rows = list(figures.rows([f"R@{depth}" for depth in sorted(set(depths))]))
-    output.write(CORRECTED_AUDIT.name, pa.Table.from_pylist(rows, schema=CORRECTED_AUDIT.schema))
+    figures = CorrectedFigures(pool, calibrate(pool.sample, pool.score, seed), ranks)
+    rows = figures.rows([f"R@{depth}" for depth in sorted(set(depths))])
+    output.write(CORRECTED_AUDIT.name, pa.Table.from_pylist(list(rows), schema=CORRECTED_AUDIT.schema))
 
 
 def corrected_evaluation(tables: Tables, output: Output, settings: EvaluateSettings, *, seed: int) -> None:
@@ -192,9 +183,8 @@ def corrected_evaluation(tables: Tables, output: Output, settings: EvaluateSetti
         ]
         ranks = {name: _read_ranks(connection, "test_rankings", "system", "text_id", name) for name in systems}
     calibration = calibrate(pool.sample, pool.score, seed)
-    figures = CorrectedFigures(pool, calibration, ranks, seed).take(is_test)
-    rows = list(figures.rows(settings.measures))
-    output.write(CORRECTED_EVALUATION.name, pa.Table.from_pylist(rows, schema=CORRECTED_EVALUATION.schema))
+    rows = CorrectedFigures(pool, calibration, ranks).take(is_test).rows(settings.measures)
+    output.write(CORRECTED_EVALUATION.name, pa.Table.from_pylist(list(rows), schema=CORRECTED_EVALUATION.schema))
 
 
 def _read_ranks(connection: duckdb.DuckDBPyConnection, table: str, column: str, text: str, system: str) -> Ints:
@@ -212,56 +202,63 @@ class CorrectedFigures:
         pool: pairs and labels.
         calibration: their probabilities.
         ranks: rank of each pair in each system's rankings, 0 if it is not ranked.
-        seed: seed of the expected measures.
     """
 
     pool: LabelledPool
     calibration: Calibration
     ranks: dict[str, Ints]
-    seed: int
 
-    def take(self, rows: Mask) -> CorrectedFigures:
-        """Select the pairs in a mask, of whole queries."""
+    def take(self, rows: Mask | slice) -> CorrectedFigures:
+        """Select the pairs of some queries."""
         sample = self.pool.sample.take(rows)
         queries, query = np.unique(sample.query, return_inverse=True)
         cluster = np.unique(sample.cluster[queries], return_inverse=True)[1].astype(np.int64)
         share = len(np.unique(query[sample.is_labelled])) / max(len(queries), 1)
         sample = replace(sample, query=query.astype(np.int64), cluster=cluster, query_share=max(share, 1e-9))
-        part = self.calibration
+        pool, part = self.pool, self.calibration
         return CorrectedFigures(
-            LabelledPool(sample, self.pool.score[rows], self.pool.judged[rows]),
+            LabelledPool(sample, pool.score[rows], pool.judged[rows], pool.tenant[rows], pool.tenants),
             Calibration(part.probability[rows], part.base[rows], part.fold[rows]),
             {name: ranks[rows] for name, ranks in self.ranks.items()},
-            self.seed,
         )
 
     def rows(self, measures: Sequence[str]) -> Iterator[Row]:
+        """Rows of all tenants together, then of each tenant if there are several."""
+        yield from self._of_tenant(None, measures)
+        tenants = np.unique(self.pool.tenant)
+        if len(tenants) > 1:
+            starts = np.searchsorted(self.pool.tenant, [*tenants, len(self.pool.tenants)])
+            for tenant, (start, end) in zip(tenants, pairwise(starts), strict=True):
+                yield from self.take(slice(start, end))._of_tenant(self.pool.tenants[tenant], measures)
+
+    def _of_tenant(self, tenant: str | None, measures: Sequence[str]) -> Iterator[Row]:
         """Rows of each system, then of each two systems, by measure."""
         for measure in measures:
             if measure.startswith("R@"):
-                yield from self._recalls(measure, int(measure.removeprefix("R@")))
+                rows = self._recalls(measure, int(measure.removeprefix("R@")))
             elif is_supported(measure):
-                yield from self._means(measure)
+                rows = self._means(measure)
+            else:
+                continue
+            yield from ({"tenant": tenant} | row for row in rows)
 
     def _means(self, measure: str) -> Iterator[Row]:
         sample = self.pool.sample
         judged = UncertainLabels(sample.query, self.pool.judged, sample.n_queries)
-        by_system: dict[str, tuple[ExpectedMeasure, ExpectedMeasure]] = {
-            name: (
-                measure_influence(measure, ranks, self.calibration.labels(sample), self.seed),
-                measure_influence(measure, ranks, judged, self.seed),
-            )
+        expected = {
+            name: measure_influence(measure, ranks, self.calibration.labels(sample))
             for name, ranks in self.ranks.items()
         }
-        for name, (expected, by_judge) in by_system.items():
-            estimate = correct_mean(sample, self.calibration, expected, generalize=True)
-            yield _row(name, None, measure, float(by_judge.expected.mean()), estimate)
-        for other, name in combinations(by_system, 2):
-            expected, by_judge = (
-                first - second for first, second in zip(by_system[name], by_system[other], strict=True)
-            )
-            estimate = correct_mean(sample, self.calibration, expected, (-1.0, 1.0), generalize=True)
-            yield _row(name, other, measure, float(by_judge.expected.mean()), estimate)
+        by_judge = {
+            name: float(measure_influence(measure, ranks, judged).expected.mean()) for name, ranks in self.ranks.items()
+        }
+        for name in self.ranks:
+            estimate = correct_mean(sample, self.calibration, expected[name], generalize=True)
+            yield _row(name, None, measure, by_judge[name], estimate)
+        for other, name in combinations(self.ranks, 2):
+            difference = expected[name] - expected[other]
+            estimate = correct_mean(sample, self.calibration, difference, (-1.0, 1.0), generalize=True)
+            yield _row(name, other, measure, by_judge[name] - by_judge[other], estimate)
 
     def _recalls(self, measure: str, depth: int) -> Iterator[Row]:
         """Recall of the relevant pairs of all queries together."""
@@ -291,4 +288,5 @@ def _row(system: str, other: str | None, measure: str, judge_only: float, estima
         "labels": estimate.labels,
         "effective_labels": estimate.effective_labels,
         "label_clusters": estimate.clusters,
+        "reason": estimate.reason,
     }

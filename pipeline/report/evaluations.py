@@ -1,6 +1,6 @@
 """Summary tables of `evaluate` for the terminal and the report."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +14,11 @@ MAX_MEASURES = 6
 
 DIGITS = 4
 
-CORRECTED_TITLE = "Corrected by people's labels (95 % intervals)"
+CORRECTED_TITLE = "Corrected by people's labels, with differences to the best (95 % intervals)"
 
 
 def summary_tables(tables: Tables) -> dict[str, pa.Table]:
-    """Tables by title: scores of each system per part, and paired differences by the first measure.
+    """Tables by title: scores of each system per part, and paired differences to the best by the first measure.
 
     Args:
         tables: must contain `evaluation` and `evaluation_pairs`.
@@ -28,31 +28,52 @@ def summary_tables(tables: Tables) -> dict[str, pa.Table]:
     for is_labelled in (False, True):
         part_rows = [row for row in pairs if (row["part"] == "labelled") is is_labelled]
         if part_rows:
-            title = f"Differences in {part_rows[0]['measure']} (95 % intervals, two-sided Holm-corrected p)"
-            tables_by_title[title] = pa.Table.from_pylist(list(_differences(part_rows)))
+            title = f"Differences in {part_rows[0]['measure']} to the best system (95 % intervals, Holm-corrected p)"
+            tables_by_title[title] = pa.Table.from_pylist(list(_differences(part_rows, means)))
     corrected = corrected_figures(tables, "corrected_evaluation")
     return tables_by_title | ({CORRECTED_TITLE: corrected} if corrected.num_rows else {})
 
 
 def corrected_figures(tables: Tables, name: str) -> pa.Table:
-    """Figures by the judge's labels alone and corrected by people's labels; no rows without people's labels.
+    """Figures by the judge's labels alone and corrected by people's labels, of each system and of its difference to the
+    best one, for all tenants together; no rows without people's labels.
 
     Args:
         tables: may contain the table `name`.
         name: `corrected_evaluation` or `corrected_audit`.
     """
-    rows = tables.read(name).to_pylist() if name in tables else []
+    rows = _all_tenants(tables, name) if name in tables else []
+    best = _best_systems([row for row in rows if row["other"] is None], ("measure",))
     corrected_rows = [
         {
             "figure": row["measure"],
             "system": row["system"] if row["other"] is None else f"{row['system']} − {row['other']}",
             "judge only": None if row["judge_only"] is None else round(row["judge_only"], DIGITS),
             "corrected": "unknown" if row["value"] is None else f"{row['value']:.{DIGITS}f}",
-            "interval": _format_interval(row, "" if row["other"] is None else "+"),
+            "interval": row["reason"] or _format_interval(row, "" if row["other"] is None else "+"),
         }
         for row in rows
+        if row["other"] is None or (row["value"] is not None and _has_best(row, best, ("measure",)))
     ]
     return pa.Table.from_pylist(corrected_rows)
+
+
+def _best_systems(rows: Rows, scope: Sequence[str]) -> dict[tuple[Any, ...], str]:
+    """The system with the highest known value in each scope; without one, the first by the judge's labels."""
+    best = {}
+    for row in sorted(rows, key=_score):
+        best[tuple(row[column] for column in scope)] = row["system"]
+    return best
+
+
+def _score(row: Mapping[str, Any]) -> tuple[float, float]:
+    value, by_judge = row["value"], row.get("judge_only")
+    return -1.0 if value is None else value, -1.0 if by_judge is None else by_judge
+
+
+def _has_best(row: Mapping[str, Any], best: Mapping[tuple[Any, ...], str], scope: Sequence[str]) -> bool:
+    """Whether a difference is one to the best system of its scope."""
+    return best.get(tuple(row[column] for column in scope)) in (row["system"], row["other"])
 
 
 def log_summary_tables(tables: Tables) -> dict[str, pa.Table]:
@@ -122,10 +143,12 @@ def _row(rows: Rows, system: str | None, measures: list[str], column: str) -> di
     return {"system": system or "(maximum)"} | {measure: values[measure] for measure in measures}
 
 
-def _differences(pairs: Rows) -> Iterator[dict[str, Any]]:
-    """Yield the differences between systems in the first measure, with intervals and p-values (Holm)."""
+def _differences(pairs: Rows, means: Rows) -> Iterator[dict[str, Any]]:
+    """Yield the differences to the best system in the first measure, with intervals and p-values (Holm)."""
+    scope = ("part", "measure")
+    best = _best_systems(means, scope)
     for row in pairs:
-        if row["measure"] == pairs[0]["measure"]:
+        if row["measure"] == pairs[0]["measure"] and _has_best(row, best, scope):
             yield {
                 "system": row["system"],
                 "against": row["other"],

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES, IntervalEstimate, interval
+from darklode.pipeline.base.label_weights import nearest_labelled
 
 _Counts = NDArray[np.int64]
 
@@ -51,15 +52,9 @@ def merge_empty(strata: LabelledStrata) -> tuple[LabelledStrata, _Counts]:
     Returns:
         The strata with labels, and for each given stratum the index of the one that it was merged into, or -1.
     """
-    n_labelled = strata.n_labelled
-    labelled_strata = np.flatnonzero(n_labelled)
-    target = np.full(len(n_labelled), -1)
-    for verdict in (True, False):
-        same_verdict = np.flatnonzero(strata.is_found == verdict)
-        labelled = labelled_strata[strata.is_found[labelled_strata] == verdict]
-        if len(labelled):
-            nearest = np.abs(same_verdict[:, None] - labelled[None, :]).argmin(axis=1)
-            target[same_verdict] = np.searchsorted(labelled_strata, labelled)[nearest]
+    labelled_strata = np.flatnonzero(strata.n_labelled)
+    nearest = nearest_labelled(strata.n_labelled, strata.is_found)
+    target = np.where(nearest >= 0, np.searchsorted(labelled_strata, nearest), -1)
     pairs = np.bincount(target[target >= 0], strata.pairs[target >= 0], minlength=len(labelled_strata)).astype(np.int64)
     return LabelledStrata(
         pairs,

@@ -20,7 +20,7 @@ PURPOSE_FILE = "review/purpose.json"
 
 TABLES_READ: dict[Purpose, tuple[str, ...]] = {
     "validate": (),
-    "evaluate": ("queries",),
+    "evaluate": ("held_out",),
     "calibrate": (),
     "teach": ("panel_verdicts",),
 }
@@ -33,8 +33,8 @@ EVALUATED_RANKS = 10
 """Ranks whose pairs decide the measure that systems are compared by (nDCG@10)."""
 BELOW_GAIN = 0.06
 """Influence of a pair below these ranks, through the best possible ranking, in units of that of the first rank."""
-TRAINING_GAIN = 0.1
-"""Factor for queries that are not test queries: no measure counts them."""
+LEFT_OUT_GAIN = 0.1
+"""Factor for queries that `evaluate` leaves out: those of training, and test queries without a certain positive."""
 RELEVANT_PROBABILITY, OTHER_PROBABILITY = 0.7, 0.1
 """Probabilities of relevance of labels without one: of 33 LLM judges' positives, half to nine tenths are relevant."""
 MIN_PROBABILITY = 0.03
@@ -63,7 +63,7 @@ PRIORITY_SQL: dict[Purpose, str] = {
     "evaluate": f"""
         {_DEVIATION_SQL}
         * CASE WHEN p.best_rank <= {EVALUATED_RANKS} THEN 1 / log2(1 + p.best_rank) ELSE {BELOW_GAIN} END
-        * CASE WHEN q.split = 'test' THEN 1 ELSE {TRAINING_GAIN} END""",
+        * CASE WHEN q.split = 'test' THEN 1 ELSE {LEFT_OUT_GAIN} END""",
     # Equally many pairs from each twentieth of the probabilities, more around the threshold.
     "calibrate": f"""
         least(1, greatest(1, count(*) OVER () / 1000.0)
@@ -76,7 +76,7 @@ PRIORITY_SQL: dict[Purpose, str] = {
 _LEVEL_SQL = "CAST(least({last}, greatest(0, floor(-2 * log2({priority})))) AS INTEGER)"
 
 _JOIN_SQL: dict[Purpose, str] = {
-    "evaluate": "LEFT JOIN queries q USING (tenant, query_id)",
+    "evaluate": "LEFT JOIN (FROM held_out WHERE split = 'test') q USING (tenant, query_id)",
     "teach": """
         LEFT JOIN (
             SELECT tenant, query_id, chunk_id,

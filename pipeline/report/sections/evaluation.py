@@ -14,7 +14,8 @@ MAX_CHARTS = 4
 """Number of measures drawn; the table has all."""
 
 
-def _all_tenants(source: ReportSource, table: str) -> pa.Table:
+def all_tenants(source: ReportSource, table: str) -> pa.Table:
+    """Read the rows of a table that summarize all tenants."""
     rows = [row for row in source.tables.read(table).to_pylist() if row.pop("tenant") is None]
     return pa.Table.from_pylist(rows)
 
@@ -45,7 +46,7 @@ SECTION = FigureSection(
             "Scores",
             "Means over the counted test queries with 95 % bootstrap intervals over query clusters; the axis may not "
             "start at 0.",
-            lambda source: _all_tenants(source, "evaluation"),
+            lambda source: all_tenants(source, "evaluation"),
             _score_charts,
             ("evaluation",),
             wide=True,
@@ -56,7 +57,7 @@ SECTION = FigureSection(
             "Paired differences",
             "Difference between two systems on the same queries. p_holm is corrected for all comparisons of a part. "
             "True differences below detectable are missed with a probability above 20 % (power below 80 %).",
-            lambda source: _all_tenants(source, "evaluation_pairs"),
+            lambda source: all_tenants(source, "evaluation_pairs"),
             needs=("evaluation_pairs",),
             wide=True,
         ),
@@ -66,7 +67,7 @@ SECTION = FigureSection(
             "judge_only is the value by the judge's labels alone. value, low and high (95 % interval) are corrected by "
             "people's labels of the review sample; empty with too few labels that matter to the figure. R (pooled) is "
             "the recall of the relevant pairs of all queries together.",
-            lambda source: source.tables.read("corrected_evaluation"),
+            lambda source: all_tenants(source, "corrected_evaluation"),
             needs=("corrected_evaluation",),
             wide=True,
             max_rows=200,
@@ -77,14 +78,14 @@ SECTION = FigureSection(
             "Shares over all searches and per experiment variant, with 95 % bootstrap intervals over sessions. An "
             "interleaved list is won by the variant with more clicks. irrelevant is judged on a sample of searches "
             "(online_verdicts.judge_id; labels of the embedded judge are weak).",
-            lambda source: _all_tenants(source, "online"),
+            lambda source: all_tenants(source, "online"),
             needs=("online",),
         ),
         Figure(
             "online-pairs",
             "Differences between variants",
             "Difference between two experiment variants; p_holm is corrected for all comparisons.",
-            lambda source: _all_tenants(source, "online_pairs"),
+            lambda source: all_tenants(source, "online_pairs"),
             needs=("online_pairs",),
         ),
     ),

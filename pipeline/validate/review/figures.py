@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.label_weights import STRATA_SQL, weigh_labels
 from darklode.pipeline.base.measure_influence import ExpectedMeasure, UncertainLabels, measure_influence
 from darklode.pipeline.base.prediction_powered import LabelSample, calibrate, correct_mean
 from darklode.pipeline.base.types import Doubles, Ints
@@ -18,8 +19,6 @@ from darklode.pipeline.validate.review.journal import pair_name
 from darklode.pipeline.validate.review.stopping import ReviewFigure
 
 MEASURE = "nDCG@10"
-MAX_QUERIES = 5000
-"""Maximum number of test queries for which the measure's interval is computed while people wait."""
 DRAWS, SEED = 2000, 0
 
 
@@ -27,7 +26,8 @@ def figure_of(tables: Tables, purpose: Purpose) -> ReviewFigure | None:
     """What a review with this purpose estimates; None if its labels are for fitting.
 
     Args:
-        tables: must contain `review_sample`, `review_strata`, `pool`, `verdicts` and `queries`.
+        tables: must contain `review_sample`, `review_strata`, `pool`, `verdicts`, `queries` and, to `evaluate`,
+            `held_out`; with adaptive judging also `unjudged`.
         purpose: of the review.
     """
     if purpose == "validate":
@@ -63,10 +63,6 @@ SAMPLE_SQL = """
     FROM review_sample JOIN (SELECT DISTINCT stratum, position FROM review_strata) strata USING (stratum)
     ORDER BY tenant, query_id, chunk_id
 """
-STRATA_SQL = """
-    SELECT position, verdict, sum(pairs) AS pairs FROM review_strata WHERE retriever IS NULL
-    GROUP BY position, verdict ORDER BY position
-"""
 
 
 def sampled_pairs(tables: Tables) -> SampledPairs:
@@ -100,8 +96,8 @@ class JudgePrecision:
         strata = tables.sql(STRATA_SQL)
         return cls(
             sampled_pairs(tables),
-            strata["pairs"].cast("int64").to_numpy(),
-            np.array([verdict == "relevant" for verdict in strata["verdict"].to_pylist()]),
+            strata["pairs"].to_numpy(),
+            strata["is_found"].to_numpy(),
             tables.rows("queries"),
         )
 
@@ -123,63 +119,90 @@ class JudgePrecision:
         return (interval.high - interval.low) / 2
 
 
-MEASURED_PAIRS_SQL = f"""
-    SELECT tenant, query_id, chunk_id, dense_rank() OVER (ORDER BY tenant, query_id) - 1 AS query,
-           {bounded_probability_sql("v.probability")} AS probability,
-           row_number() OVER (PARTITION BY tenant, query_id ORDER BY fused_score DESC, chunk_id) AS rank
-    FROM pool LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
-    SEMI JOIN (FROM queries WHERE split = 'test') USING (tenant, query_id)
+# The queries of `evaluate`: see `evaluate.test_queries`.
+MEASURED_PAIRS_SQL = """
+    CREATE TEMP TABLE measured_pairs AS
+    SELECT p.tenant, p.query_id, p.chunk_id, {probability} AS probability,
+           coalesce(CAST(q.cluster_id AS VARCHAR), p.query_id) AS "group",
+           dense_rank() OVER (ORDER BY p.tenant, p.query_id) - 1 AS query,
+           row_number() OVER (PARTITION BY p.tenant, p.query_id ORDER BY fused_score DESC, p.chunk_id) AS rank,
+           row_number() OVER (ORDER BY p.tenant, p.query_id, p.chunk_id) - 1 AS row
+    FROM pool p JOIN queries q USING (tenant, query_id) LEFT JOIN verdicts v USING (tenant, query_id, chunk_id) {join}
+    SEMI JOIN (FROM held_out WHERE split = 'test') USING (tenant, query_id)
+"""
+MEASURED_SAMPLE_SQL = """
+    SELECT coalesce(row, -1) AS row FROM review_sample LEFT JOIN measured_pairs USING (tenant, query_id, chunk_id)
     ORDER BY tenant, query_id, chunk_id
+"""
+CLUSTERS_SQL = """
+    SELECT dense_rank() OVER (ORDER BY tenant, "group") - 1 AS cluster
+    FROM (SELECT DISTINCT query, tenant, "group" FROM measured_pairs) ORDER BY query
 """
 
 
 @dataclass(frozen=True)
 class SystemMeasure:
-    """Mean nDCG@10 over the test queries of the fused ranking of the pool, corrected by people's labels.
+    """Mean nDCG@10 of the pool's fused ranking over the queries that `evaluate` uses, corrected by people's labels.
 
     Attributes:
         sample: the sampled pairs.
         stratum_pairs: number of pairs in the run per stratum.
-        query: query of each pair of the test queries, from 0.
-        row: its row of each sampled pair, -1 if its query is no test query.
+        is_found: whether the judge calls the stratum relevant, same shape.
+        query: query of each pair of these queries, from 0.
+        cluster: cluster of each of these queries, from 0.
+        row: row of each sampled pair among these pairs, -1 if it is of another query.
         score: log-odds of the judge's probability of each pair.
         measure: expected measure and influences under the judge's probabilities.
     """
 
     sample: SampledPairs
     stratum_pairs: Ints
+    is_found: NDArray[np.bool_]
     query: Ints
+    cluster: Ints
     row: Ints
     score: Doubles
     measure: ExpectedMeasure
-    name = f"{MEASURE} of the fused ranking"
+
+    @property
+    def name(self) -> str:
+        return f"{MEASURE} of the fused ranking on these {len(self.cluster):,} test queries with a positive"
 
     @classmethod
     def from_tables(cls, tables: Tables) -> SystemMeasure | None:
-        """Read the test queries' pairs; None without test queries, or with more than `MAX_QUERIES`."""
-        n_queries = len(tables.sql("SELECT DISTINCT tenant, query_id FROM queries WHERE split = 'test'"))
-        pairs, sample = tables.sql(MEASURED_PAIRS_SQL), sampled_pairs(tables)
-        if not pairs.num_rows or n_queries > MAX_QUERIES:
+        """Read the pairs of the test queries with a positive; None without any."""
+        probability, join = "v.probability", ""
+        if "unjudged" in tables:
+            probability = "coalesce(v.probability, u.probability)"
+            join = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
+        with tables.connect() as connection:
+            bounded = bounded_probability_sql(probability)
+            connection.execute(MEASURED_PAIRS_SQL.format(probability=bounded, join=join))
+            pairs = connection.sql("FROM measured_pairs ORDER BY row").to_arrow_table()
+            rows = connection.sql(MEASURED_SAMPLE_SQL).to_arrow_table()["row"]
+            clusters = connection.sql(CLUSTERS_SQL).to_arrow_table()["cluster"]
+        if not pairs.num_rows:
             return None
-        ids = zip(*(pairs[name].to_pylist() for name in ("tenant", "query_id", "chunk_id")), strict=True)
-        row_of = {pair_name(*pair_ids): row for row, pair_ids in enumerate(ids)}
         query, rank = (pairs[name].to_numpy().astype(np.int64) for name in ("query", "rank"))
-        probability = pairs["probability"].to_numpy().astype(np.float64)
-        labels = UncertainLabels(query, probability, int(query.max()) + 1)
+        probabilities = pairs["probability"].to_numpy().astype(np.float64)
+        strata = tables.sql(STRATA_SQL)
         return cls(
-            sample,
-            tables.sql(STRATA_SQL)["pairs"].cast("int64").to_numpy(),
+            sampled_pairs(tables),
+            strata["pairs"].to_numpy(),
+            strata["is_found"].to_numpy(),
             query,
-            np.array([row_of.get(name, -1) for name in sample.names]),
-            logit(probability),
-            measure_influence(MEASURE, rank, labels, SEED),
+            clusters.to_numpy().astype(np.int64),
+            rows.to_numpy().astype(np.int64),
+            logit(probabilities),
+            measure_influence(MEASURE, rank, UncertainLabels(query, probabilities, len(clusters))),
         )
 
     def half_width(self, labels: dict[str, float]) -> float:
         sampled_label = self.sample.labels(labels)
         is_labelled = np.isfinite(sampled_label)
-        n_labelled = np.bincount(self.sample.stratum[is_labelled], minlength=len(self.stratum_pairs))
-        sampled_weight = (self.stratum_pairs / np.maximum(n_labelled, 1))[self.sample.stratum]
+        stratum_of_label = self.sample.stratum[is_labelled]
+        sampled_weight = np.full(len(is_labelled), np.nan)
+        sampled_weight[is_labelled] = weigh_labels(stratum_of_label, self.stratum_pairs, self.is_found)
         used = is_labelled & (self.row >= 0)
         if not used.any():
             return float("nan")
@@ -189,6 +212,7 @@ class SystemMeasure:
         label[rows], weight[rows], stratum[rows] = sampled_label[used], sampled_weight[used], self.sample.stratum[used]
         # Pairs are labelled query by query: the labels of an unfinished review are those of a part of the queries.
         query_share = self.sample.n_queries(is_labelled) / self.sample.n_queries(np.ones(len(is_labelled), bool))
-        sample = LabelSample(self.query, label, weight, stratum, np.arange(int(self.query.max()) + 1), query_share)
+        stratum_labels = np.bincount(stratum_of_label, minlength=len(self.stratum_pairs)).astype(np.int64)
+        sample = LabelSample(self.query, label, weight, stratum, self.cluster, query_share, stratum_labels)
         interval = correct_mean(sample, calibrate(sample, self.score, SEED), self.measure)
         return (interval.high - interval.low) / 2

@@ -1,57 +1,88 @@
-"""Expected measures against the mean over all label vectors, and influences against exact differences."""
+"""Expected measures and influences against the plain mean over all label vectors."""
 
 from itertools import product
 
 import numpy as np
 import pytest
 
+from darklode.pipeline.base import measure_influence as module
 from darklode.pipeline.base.measure_influence import UncertainLabels, is_supported, measure_influence
-
-PROBABILITY = np.array([0.9, 0.2, 0.5, 0.05, 0.3])
-RANK = np.array([2, 1, 0, 3, 4])
+from darklode.pipeline.base.types import Doubles, Ints
 
 
-def value(name: str, labels: np.ndarray, cutoff: int) -> float:
+def value(measure: str, labels: Doubles, rank: Ints) -> float:
     """The measure of one label vector."""
-    ranked = sorted((rank, label) for rank, label in zip(RANK, labels, strict=True) if 0 < rank <= cutoff)
+    name, _, depth = measure.partition("@")
+    cutoff = int(depth)
+    ranked = sorted((place, label) for place, label in zip(rank, labels, strict=True) if 0 < place <= cutoff)
     if name == "P":
-        return sum(label for _, label in ranked) / cutoff
-    ideal = sum(1 / np.log2(rank + 1) for rank in range(1, min(int(labels.sum()), cutoff) + 1))
-    return sum(label / np.log2(rank + 1) for rank, label in ranked) / ideal if ideal else 0.0
+        return float(sum(label for _, label in ranked) / cutoff)
+    ideal = sum(1 / np.log2(place + 1) for place in range(1, min(int(labels.sum()), cutoff) + 1))
+    return float(sum(label / np.log2(place + 1) for place, label in ranked) / ideal) if ideal else 0.0
 
 
-def exact(name: str, cutoff: int, **fixed: float) -> float:
-    """Mean over all label vectors, with some probabilities replaced."""
-    probability = PROBABILITY.copy()
-    for place, chance in fixed.items():
-        probability[int(place[1:])] = chance
+def mean_value(measure: str, probability: Doubles, rank: Ints) -> float:
+    """Mean over all label vectors."""
     total = 0.0
     for bits in product((0.0, 1.0), repeat=len(probability)):
         labels = np.array(bits)
-        total += float(np.prod(np.where(labels > 0, probability, 1 - probability))) * value(name, labels, cutoff)
+        total += float(np.prod(np.where(labels > 0, probability, 1 - probability))) * value(measure, labels, rank)
     return total
 
 
-@pytest.mark.parametrize(("name", "cutoff"), [("P", 3), ("nDCG", 3), ("nDCG", 10)])
-def test_expected_values_and_influences_are_those_of_all_label_vectors(name: str, cutoff: int) -> None:
-    query = np.zeros(5, np.int64)
-    found = [
-        measure_influence(f"{name}@{cutoff}", RANK, UncertainLabels(query, PROBABILITY, 2), seed) for seed in range(20)
-    ]
-    expected = np.mean([measure.expected for measure in found], axis=0)
-    assert expected[0] == pytest.approx(exact(name, cutoff), abs=0.005)
-    assert expected[1] == 0, "a query without a pair"
-    influence = np.mean([measure.influence for measure in found], axis=0)
-    differences = [exact(name, cutoff, **{f"p{i}": 1}) - exact(name, cutoff, **{f"p{i}": 0}) for i in range(5)]
-    assert influence == pytest.approx(differences, abs=0.01)
+def replaced(probability: Doubles, pair: int, label: float) -> Doubles:
+    """The probabilities with one label known."""
+    copy = probability.copy()
+    copy[pair] = label
+    return copy
+
+
+def some_pairs(seed: int) -> tuple[Ints, Ints, Doubles, int]:
+    """Queries with 0 to 7 pairs, ranks (0: not ranked), and probabilities of which some are 0 or 1."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(0, 8, 6)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    rank = np.concatenate([random.permutation(size + 3)[:size] for size in sizes]).astype(np.int64)
+    probability = np.clip(random.normal(0.4, 0.5, len(query)), 0, 1)
+    return query, rank, probability, len(sizes)
+
+
+@pytest.mark.parametrize("measure", ["P@3", "nDCG@1", "nDCG@3", "nDCG@10"])
+@pytest.mark.parametrize("block_numbers", [1, 200, module.BLOCK_NUMBERS])
+@pytest.mark.parametrize("seed", range(3))
+def test_values_and_influences_are_those_of_all_label_vectors(
+    measure: str, block_numbers: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_NUMBERS", block_numbers)
+    query, rank, probability, n_queries = some_pairs(seed)
+    computed = measure_influence(measure, rank, UncertainLabels(query, probability, n_queries))
+    for number in range(n_queries):
+        rows = np.flatnonzero(query == number)
+        own, ranks = probability[rows], rank[rows]
+        assert computed.expected[number] == pytest.approx(mean_value(measure, own, ranks), abs=1e-12)
+        differences = [
+            mean_value(measure, replaced(own, pair, 1), ranks) - mean_value(measure, replaced(own, pair, 0), ranks)
+            for pair in range(len(own))
+        ]
+        assert computed.influence[rows] == pytest.approx(differences, abs=1e-12)
+
+
+def test_many_positives_are_computed_as_drawn() -> None:
+    """More pairs than can be enumerated."""
+    random = np.random.default_rng(0)
+    probability, rank = random.random(60), random.permutation(80)[:60].astype(np.int64)
+    labels = (random.random((4000, 60)) < probability).astype(float)
+    values = np.array([value("nDCG@10", vector, rank) for vector in labels])
+    computed = measure_influence("nDCG@10", rank, UncertainLabels(np.zeros(60, np.int64), probability, 1))
+    assert computed.expected[0] == pytest.approx(values.mean(), abs=4 * values.std() / np.sqrt(len(values)))
 
 
 def test_certain_labels_give_the_measure_itself_and_systems_can_be_subtracted() -> None:
-    labels = np.array([1.0, 0, 1, 0, 1])
+    labels, rank = np.array([1.0, 0, 1, 0, 1]), np.array([2, 1, 0, 3, 4])
     certain = UncertainLabels(np.zeros(5, np.int64), labels, 1)
-    first, other = (measure_influence(name, RANK, certain, 1) for name in ("nDCG@3", "P@3"))
-    assert first.expected[0] == pytest.approx(value("nDCG", labels, 3))
-    assert (first - other).expected[0] == pytest.approx(value("nDCG", labels, 3) - value("P", labels, 3))
+    first, other = (measure_influence(name, rank, certain) for name in ("nDCG@3", "P@3"))
+    assert first.expected[0] == pytest.approx(value("nDCG@3", labels, rank))
+    assert (first - other).expected[0] == pytest.approx(value("nDCG@3", labels, rank) - value("P@3", labels, rank))
     assert (first - other).influence == pytest.approx(first.influence - other.influence)
 
 
@@ -61,4 +92,4 @@ def test_measures_without_an_influence_are_named() -> None:
         "nDCG@10",
     ]
     with pytest.raises(ValueError, match=r"R@10: the influence of labels is known for P and nDCG"):
-        measure_influence("R@10", RANK, UncertainLabels(np.zeros(5, np.int64), PROBABILITY, 1), 1)
+        measure_influence("R@10", np.ones(1, np.int64), UncertainLabels(np.zeros(1, np.int64), np.ones(1), 1))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.label_weights import weigh_labels
 from darklode.pipeline.base.measure_influence import ExpectedMeasure, measure_influence
 from darklode.pipeline.base.prediction_powered import (
     MIN_QUERIES,
@@ -18,7 +19,6 @@ from darklode.pipeline.base.prediction_powered import (
     calibrate,
     correct_mean,
     correct_ratio,
-    post_stratify,
     tune,
 )
 
@@ -103,12 +103,11 @@ def test_an_oversampled_stratum_does_not_bias_the_estimate() -> None:
     for seed in range(150):
         random = np.random.default_rng(seed)
         label, weight = np.full(len(truth), np.nan), np.full(len(truth), np.nan)
-        for part, size in ((likely, 100), (~likely, 60)):
-            rows = random.permutation(np.flatnonzero(part))[:size]
-            label[rows], weight[rows] = truth[rows], 1.0
         stratum = likely.astype(np.int64)
+        parts = ((likely, 100), (~likely, 60))
+        rows = np.concatenate([random.permutation(np.flatnonzero(part))[:size] for part, size in parts])
+        label[rows], weight[rows] = truth[rows], weigh_labels(stratum[rows], np.bincount(stratum), np.array([0, 1]) > 0)
         sample = LabelSample(QUERY, label, weight, stratum, np.arange(QUERIES))
-        sample = replace(sample, weight=post_stratify(weight, stratum, np.bincount(stratum)))
         assert np.nansum(sample.weight) == pytest.approx(len(truth))
         values.append(share(sample, calibrate(sample, score, seed)).value)
     assert abs(np.mean(values) - truth.mean()) < 0.01
@@ -131,7 +130,7 @@ def test_the_difference_of_a_system_and_itself_is_zero() -> None:
     sample = labelled(truth, 150, 1)
     calibration = calibrate(sample, score, 1)
     rank = np.tile(np.arange(1, PER_QUERY + 1), QUERIES)
-    ndcg = measure_influence("nDCG@10", rank, calibration.labels(sample), 1)
+    ndcg = measure_influence("nDCG@10", rank, calibration.labels(sample))
     assert np.isnan(correct_mean(sample, calibration, ndcg - ndcg, (-1, 1)).value), "no label says anything about it"
     alone = correct_mean(sample, calibration, ndcg)
     general = correct_mean(sample, calibration, ndcg, generalize=True)
@@ -173,6 +172,22 @@ def test_labels_of_part_of_the_queries_widen_the_interval() -> None:
     assert part.high - part.low > whole.high - whole.low
 
 
+def test_labels_outside_a_domain_count_in_its_interval() -> None:
+    """The number of a sample's labels in a part of the pairs varies, and so does a correction that is not 0 there."""
+    random = np.random.default_rng(3)
+    domain, truth = np.tile(np.arange(PER_QUERY) < 10, QUERIES), (random.random(len(QUERY)) < 0.6).astype(float)
+    calibration = Calibration(np.full(len(QUERY), 0.05), np.full(len(QUERY), 0.05), QUERY % 5)
+    measure = ExpectedMeasure(np.full(QUERIES, 0.05), np.full(int(domain.sum()), 0.1))
+    in_domain = Calibration(*(part[domain] for part in (calibration.probability, calibration.base, calibration.fold)))
+    estimates = [
+        correct_mean(labelled(truth, 300, seed).take(domain), in_domain, measure, bounds=(-9, 9)) for seed in range(200)
+    ]
+    value, low, high = (np.array([getattr(part, name) for part in estimates]) for name in ("value", "low", "high"))
+    assert value.mean() == pytest.approx(truth[domain].mean(), abs=0.03)
+    assert ((high - low) / 2).mean() / 1.97 == pytest.approx(value.std(), rel=0.15)
+    assert ((low <= truth[domain].mean()) & (truth[domain].mean() <= high)).mean() > 0.92
+
+
 def test_the_power_is_low_where_the_judge_misleads() -> None:
     score, truth = population()
     sample = labelled(truth, 400, 1)
@@ -201,7 +216,7 @@ def test_labels_that_are_all_equal_leave_the_figure_unknown(value: float) -> Non
     weight = np.where(np.isfinite(label), 2.0, np.nan)
     sample = LabelSample(query, label, weight, np.zeros(100, np.int64), np.arange(20))
     calibration = calibrate(sample, np.zeros(100), seed=0)
-    measure = measure_influence("P@3", rank, calibration.labels(sample), seed=0)
+    measure = measure_influence("P@3", rank, calibration.labels(sample))
     assert np.isnan(correct_mean(sample, calibration, measure).value)
 
 

@@ -57,15 +57,15 @@ def put_rankings(run: Run, made: Pairs) -> dict[str, dict[Any, int]]:
 
 
 def reviewed_run(run: Run, made: Pairs, **options: Any) -> dict[str, dict[Any, int]]:
-    """A run with distinct clusters, rankings, test queries and a reviewed sample."""
+    """A run with distinct clusters, rankings, test queries (every second one) and a reviewed sample."""
     put_run(run, made)
     queries = run.tables("queries").read("queries")
     rows = [row | {"cluster_id": number} for number, row in enumerate(queries.to_pylist())]
     put(run, "queries", pa.Table.from_pylist(rows, queries.schema))
     ranks = put_rankings(run, made)
     test = [
-        {"tenant": "a", "query_id": query, "text": "x", "group": query, "kind": None, "shares_positive": None}
-        for query in dict.fromkeys(key[1] for key in made if int(key[1][1:]) % 2)
+        {"tenant": tenant, "query_id": query, "text": "x", "group": query, "kind": None, "shares_positive": None}
+        for tenant, query in dict.fromkeys(key[:2] for key in made if int(key[1][1:]) % 2)
     ]
     put(run, "test_queries", pa.Table.from_pylist(test, TEST_QUERIES.schema))
     sample = sampled(run, query_share=1, **options)
@@ -80,7 +80,8 @@ def evaluated(run: Run) -> dict[tuple[str, str | None, str], dict[str, Any]]:
         CORRECTED_EVALUATION_STAGE,
         lambda tables, output: corrected_evaluation(tables, output, settings, seed=1),
     )
-    return {(row["system"], row["other"], row["measure"]): row for row in read(run, "corrected_evaluation")}
+    rows = read(run, "corrected_evaluation")
+    return {(row["system"], row["other"], row["measure"]): row for row in rows if row["tenant"] is None}
 
 
 def precision(made: Pairs, ranks: dict[Any, int], label: str) -> float:
@@ -127,6 +128,7 @@ def test_few_labels_leave_the_figure_unknown_beside_the_judges(run: Run, made: P
     reviewed_run(run, made, max_pairs=8)
     row = evaluated(run)["good", None, "nDCG@10"]
     assert (row["value"], row["low"], row["high"]) == (None, None, None)
+    assert row["reason"] == "1 of 10 necessary query clusters with labels"
     assert row["judge_only"] > 0
 
 
@@ -151,13 +153,10 @@ def test_labels_stand_for_strata_of_the_same_verdict_without_labels(run: Run, ma
     unlabelled = rows[0]["stratum"]
     answered(run, honest(made, [key_of(row) for row in rows if row["stratum"] != unlabelled]))
     with run.tables("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews").connect() as connection:
-        sample = LabelledPool.read(connection).sample
-        strata = connection.sql(
-            "SELECT relevant, sum(weight), count(*) FROM corrected_pairs WHERE relevant IS NOT NULL GROUP BY relevant"
-        ).fetchall()
-    assert np.nansum(sample.weight) == pytest.approx(len(made))
-    for _, weight, n_pairs in strata:
-        assert weight == pytest.approx(n_pairs)
+        pool = LabelledPool.read(connection)
+    weight, is_positive = pool.sample.weight, pool.judged > 0
+    assert np.nansum(weight) == pytest.approx(len(made))
+    assert np.nansum(weight[is_positive]) == pytest.approx(is_positive.sum())
 
 
 def test_pairs_that_adaptive_judging_skipped_have_their_predicted_probability(run: Run, made: Pairs) -> None:
@@ -173,3 +172,23 @@ def test_pairs_that_adaptive_judging_skipped_have_their_predicted_probability(ru
         pool = LabelledPool.read(connection, has_unjudged=True)
     n_predicted = np.isclose(pool.score, np.log(0.25), atol=1e-5).sum()
     assert n_predicted == len(skipped)
+
+
+def test_each_tenant_has_its_own_figures(run: Run) -> None:
+    made = pairs({"a": 60, "b": 40, "small": 6}, per_query=20)
+    for (tenant, _, _), pair in made.items():
+        pair["true"] = pair["true"] if tenant == "a" else 0 if tenant == "b" and (pair["probability"] or 0) < 0.7 else 1
+    ranks = reviewed_run(run, made, max_pairs=900)
+    total = evaluated(run)["good", None, "P@5"]
+    rows = {
+        row["tenant"]: row
+        for row in read(run, "corrected_evaluation")
+        if (row["system"], row["other"], row["measure"]) == ("good", None, "P@5")
+    }
+    assert set(rows) == {None, "a", "b", "small"}
+    for tenant in ("a", "b"):
+        own = {key: rank for key, rank in ranks["good"].items() if key[0] == tenant}
+        assert rows[tenant]["low"] <= precision(made, own, "true") <= rows[tenant]["high"]
+        assert rows[tenant]["judge_only"] == pytest.approx(precision(made, own, "relevant"))
+    assert (rows["small"]["value"], rows["small"]["reason"]) == (None, "3 of 10 necessary query clusters with labels")
+    assert rows["a"]["labels"] + rows["b"]["labels"] + rows["small"]["labels"] == total["labels"]

@@ -62,15 +62,15 @@ def test_measures_stand_side_by_side_with_what_can_be_reached(run: Run) -> None:
     assert list(found) == [
         "counted: 3 queries",
         "labelled: 3 queries",
-        "Differences in nDCG@10 (95 % intervals, two-sided Holm-corrected p)",
-        "Differences in AUC-SAT (95 % intervals, two-sided Holm-corrected p)",
+        "Differences in nDCG@10 to the best system (95 % intervals, Holm-corrected p)",
+        "Differences in AUC-SAT to the best system (95 % intervals, Holm-corrected p)",
     ]
     assert found["counted: 3 queries"].to_pylist() == [
         {"system": "a", "nDCG@10": 0.25, "R@10": 0.25},
         {"system": "b", "nDCG@10": 0.25, "R@10": 0.25},
         {"system": "(maximum)", "nDCG@10": 0.5, "R@10": 0.5},
     ]
-    (row,) = found["Differences in nDCG@10 (95 % intervals, two-sided Holm-corrected p)"].to_pylist()
+    (row,) = found["Differences in nDCG@10 to the best system (95 % intervals, Holm-corrected p)"].to_pylist()
     assert row == {
         "system": "b",
         "against": "a",
@@ -108,16 +108,26 @@ def test_a_difference_of_one_session_has_no_interval(run: Run) -> None:
 
 def test_corrected_figures_stand_beside_those_of_the_judge(run: Run) -> None:
     figures = {"measure": "nDCG@10", "labels": 1200, "effective_labels": 40.0, "label_clusters": 30}
+    unknown = {"value": None, "low": None, "high": None, "reason": "all labels are equal"}
     rows = [
         figures | {"system": "a", "other": None, "judge_only": 0.5, "value": 0.4, "low": 0.35, "high": 0.45},
+        figures | {"system": "b", "other": None, "judge_only": 0.6, "value": 0.45, "low": 0.4, "high": 0.5},
+        figures | {"system": "c", "other": None, "judge_only": 0.9} | unknown,
+        figures | {"system": "d", "other": None, "judge_only": 0.3, "value": 0.2, "low": 0.1, "high": 0.3},
         figures | {"system": "b", "other": "a", "judge_only": 0.1, "value": 0.05, "low": -0.01, "high": 0.11},
-        figures | {"system": "c", "other": None, "judge_only": None, "value": None, "low": None, "high": None},
+        figures | {"system": "c", "other": "b", "judge_only": 0.3} | unknown,
+        figures | {"system": "d", "other": "a", "judge_only": -0.2, "value": -0.2, "low": -0.3, "high": -0.1},
+        figures | {"system": "d", "other": "b", "judge_only": -0.3, "value": -0.25, "low": -0.35, "high": -0.15},
+        figures | {"tenant": "x", "system": "a", "other": None, "judge_only": 0.7, "value": 0.7},
     ]
     put(run, "corrected_evaluation", pa.Table.from_pylist(rows, schema=TABLES["corrected_evaluation"].schema))
     found = summary_tables(run.tables())[CORRECTED_TITLE].to_pylist()
     assert [tuple(row.values())[1:] for row in found] == [
         ("a", 0.5, "0.4000", "0.3500 to 0.4500"),
+        ("b", 0.6, "0.4500", "0.4000 to 0.5000"),
+        ("c", 0.9, "unknown", "all labels are equal"),
+        ("d", 0.3, "0.2000", "0.1000 to 0.3000"),
         ("b − a", 0.1, "0.0500", "-0.0100 to +0.1100"),
-        ("c", None, "unknown", "–"),
+        ("d − b", -0.3, "-0.2500", "-0.3500 to -0.1500"),
     ]
     assert corrected_figures(run.tables(), "corrected_audit").num_rows == 0, "nobody reviewed anything"

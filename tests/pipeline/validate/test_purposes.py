@@ -21,10 +21,11 @@ from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.strata import MIN_PER_STRATUM
 from darklode.schemas.label_tables import PANEL_VERDICTS, VERDICTS
 from darklode.schemas.settings import ReviewSettings
-from darklode.schemas.tables import POOL, QUERIES
+from darklode.schemas.tables import POOL, QUERIES, TABLES
 from helpers.runs import execute, put, read
 
 N_QUERIES, PER_QUERY, MAX_PAIRS = 40, 50, 200
+N_ANSWERED = 15  # of the 20 test queries
 
 
 @pytest.fixture
@@ -49,6 +50,9 @@ def run(tmp_path: Path) -> Run:
     numbers = {name: [1] * N_QUERIES for name in ("n_words", "cluster_id", "n_represented", "language_score")}
     split = ["test" if query % 2 else "train" for query in range(N_QUERIES)]
     put(run, "queries", QUERIES.rows(words | numbers | {"split": split}))
+    answered = {"tenant": ["a"] * N_ANSWERED, "query_id": [f"q{2 * query + 1}" for query in range(N_ANSWERED)]}
+    columns = {"split": ["test"] * N_ANSWERED, "shares_positive": [False] * N_ANSWERED}
+    put(run, "held_out", TABLES["held_out"].rows(answered | columns))
     return run
 
 
@@ -88,7 +92,7 @@ def test_a_weighted_sample_estimates_without_bias(run: Run) -> None:
     """The share of pairs beyond rank 10, which `evaluate` seldom samples."""
     settings, stage = (
         ReviewSettings(max_pairs=MAX_PAIRS),
-        replace(REVIEW_SAMPLE_STAGE, reads=(*REVIEW_SAMPLE_STAGE.reads, "queries")),
+        replace(REVIEW_SAMPLE_STAGE, reads=(*REVIEW_SAMPLE_STAGE.reads, "held_out")),
     )
     shares = []
     for seed in range(12):
@@ -102,10 +106,13 @@ def test_a_weighted_sample_estimates_without_bias(run: Run) -> None:
     assert np.mean(shares) == pytest.approx(1 - EVALUATED_RANKS / PER_QUERY, abs=0.02)
 
 
-def test_evaluation_samples_the_top_of_test_queries(run: Run) -> None:
+def test_evaluation_samples_the_top_of_test_queries_with_a_positive(run: Run) -> None:
     rows = draw(run, "evaluate")
-    top = [row for row in rows if rank(row) <= EVALUATED_RANKS and int(row["query_id"][1:]) % 2]
-    assert len(top) > MAX_PAIRS / 2, "a tenth of all pairs"
+    is_counted = {row["query_id"] for row in read(run, "held_out")}
+    top = [row for row in rows if rank(row) <= EVALUATED_RANKS and row["query_id"] in is_counted]
+    assert len(top) > 0.4 * MAX_PAIRS, "less than a tenth of all pairs"
+    unanswered = [row for row in rows if int(row["query_id"][1:]) >= 2 * N_ANSWERED]
+    assert len(unanswered) < MAX_PAIRS / 8, "a quarter of all pairs"
     first, tenth = (np.mean([row["weight"] for row in top if rank(row) in ranks]) for ranks in ((1, 2), (9, 10)))
     assert first < tenth
 

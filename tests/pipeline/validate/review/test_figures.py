@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
@@ -10,7 +11,7 @@ from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.measure_influence import ExpectedMeasure
 from darklode.pipeline.validate.review.figures import JudgePrecision, SampledPairs, SystemMeasure, figure_of
 from darklode.pipeline.validate.review.journal import pair_name
-from darklode.schemas.tables import QUERIES
+from darklode.schemas.tables import TABLES
 from helpers.reviewed_run import Pairs, answered, honest, key_of, pairs, put_run, rows_of, sampled, validated
 from helpers.runs import put
 
@@ -59,7 +60,10 @@ def test_labels_of_a_part_of_the_queries_leave_more_unknown_than_as_many_of_all(
     names = [str(pair) for pair in range(len(query))]
     measure = ExpectedMeasure(np.full(40, 0.5), np.full(len(query), 0.01))
     sample = SampledPairs(names, query, np.zeros(len(query), np.int64))
-    figure = SystemMeasure(sample, np.array([4000]), query, np.arange(len(query)), np.zeros(len(query)), measure)
+    pairs_of_query, is_found = np.arange(len(query)), np.array([True])
+    figure = SystemMeasure(
+        sample, np.array([4000]), is_found, query, np.arange(40), pairs_of_query, np.zeros(len(query)), measure
+    )
     label = {name: float(of % 2) for name, of in zip(names, query, strict=True)}
     of_some_queries, of_all_queries = (
         figure.half_width({name: label[name] for name in rows}) for rows in (names[:100], names[::4])
@@ -69,24 +73,23 @@ def test_labels_of_a_part_of_the_queries_leave_more_unknown_than_as_many_of_all(
 
 def test_more_labels_make_the_intervals_narrower(run: Run, made: Pairs) -> None:
     for figure in (JudgePrecision.from_tables(all_tables(run)), measure_of(run, made)):
-        half, everything = (figure.half_width(some_labels(run, made, share)) for share in (0.4, 1.0))
+        half, everything = (figure.half_width(some_labels(run, made, share)) for share in (0.6, 1.0))
         assert 0 < everything < half < 1
         assert np.isnan(figure.half_width({}))
 
 
 def measure_of(run: Run, made: Pairs) -> SystemMeasure:
-    """The figure with every query a test query."""
-    rows = all_tables(run).read("queries").to_pylist()
-    put(
-        run,
-        "queries",
-        QUERIES.rows(
-            {name: [row[name] for row in rows] for name in QUERIES.schema.names if name != "split"}
-            | {"split": ["test"] * len(rows)}
-        ),
-    )
+    """The figure with every second query a test query with a positive."""
+    queries = all_tables(run).read("queries")
+    rows = [row | {"cluster_id": number} for number, row in enumerate(queries.to_pylist())]
+    put(run, "queries", pa.Table.from_pylist(rows, queries.schema))
+    rows = rows[1::2]
+    keys = {name: [row[name] for row in rows] for name in ("tenant", "query_id")}
+    n = len(rows)
+    put(run, "held_out", TABLES["held_out"].rows(keys | {"split": ["test"] * n, "shares_positive": [False] * n}))
     figure = figure_of(all_tables(run), "evaluate")
     assert isinstance(figure, SystemMeasure)
+    assert figure.name == "nDCG@10 of the fused ranking on these 100 test queries with a positive"
     return figure
 
 
