@@ -130,7 +130,7 @@ def probe_rows(run: Run, name: str, judge: Judge) -> list[list[object]]:
         rows, judge_ids = Probing(tables, output, lambda _chunks: judge, None).judge(drawn)
         outcomes = {kind: [row["outcome"] for row in rows if row["kind"] == kind] for kind in KINDS}
         skipped = {kind: "not measured" for kind in PROBE_KINDS if not outcomes.get(kind)}
-        found.append(probe_rates(outcomes, skipped, judge_ids))
+        found.append(probe_rates(outcomes, {}, skipped, judge_ids))
 
     run.execute(run.plan(PROBE_STAGE, {"judge": judge.judge_id}), probe)
     rows = [row for row in found[0].to_pylist() if row["kind"] in KINDS]

@@ -58,6 +58,12 @@ CASCADE_BANDS = Table(
                 "kappa", pa.float64(), "Cohen's kappa of the cascade with the teacher; null if undefined", null=True
             ),
             column("people_kappa", pa.float64(), "kappa with people's labels; null without any", null=True),
+            column(
+                "fold_counts",
+                pa.list_(pa.list_(pa.int64())),
+                "per fold of the queries (up to five): true positives, false positives, false negatives and true "
+                "negatives against the teacher's labels, and pairs judged by the teacher",
+            ),
         ]
     ),
 )

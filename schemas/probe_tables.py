@@ -47,9 +47,12 @@ JUDGE_PROBE = Table(
             column("wrong", pa.int64(), "false positives, or flips, among them"),
             column("unreadable", pa.int64(), "probes without a readable label, of the altered or the unchanged pair"),
             column(
+                "unanswered", pa.int64(), "probes that were not judged, because a limit or a failure stopped probing"
+            ),
+            column(
                 "excluded", pa.int64(), "probes that can show nothing: the unchanged pair is already called relevant"
             ),
-            column("rate", pa.float64(), "wrong / pairs; null without pairs", null=True),
+            column("rate", pa.float64(), "wrong / pairs; null without pairs, or with unanswered probes", null=True),
             column("low", pa.float64(), "lower end of its 95 % Wilson interval", null=True),
             column("high", pa.float64(), "upper end", null=True),
             column(

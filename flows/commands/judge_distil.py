@@ -54,6 +54,10 @@ def distil(
 
 def _show_bands(run: Run) -> None:
     from darklode.flows.console import show
-    from darklode.pipeline.reranker.distil.folder import BANDS_SQL
+    from darklode.pipeline.reranker.distil.comparison import cascade_choices
+    from darklode.pipeline.reranker.distil.folder import BANDS_SQL, SHOWN_BANDS_SQL
 
-    show(run.tables("cascade_bands").sql(BANDS_SQL), "Cascade of the distilled judge and its teacher, on test queries")
+    bands = run.tables("cascade_bands")
+    show(bands.sql(SHOWN_BANDS_SQL), "Cascade of the distilled judge and its teacher, on test queries")
+    choices = cascade_choices(bands.sql(BANDS_SQL).to_pylist())
+    show(choices, "What judge.agreement leads to, on test queries that did not choose the band")

@@ -13,7 +13,7 @@ from darklode.flows.launch import launch
 from darklode.flows.output import Answer, answering
 from darklode.flows.prefect.progress import SilentReporter
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.errors import ArtifactError, StageUnfinished
 
 
 def probe(
@@ -36,7 +36,11 @@ def probe(
             return
         if "verdicts" not in Run(run).parts():
             raise ArtifactError(f"{run} is not judged yet; complete `darklode build` first")
-        launch(probe_judge, SilentReporter() if as_json else reporter(), run, overrides(chosen))
+        try:
+            launch(probe_judge, SilentReporter() if as_json else reporter(), run, overrides(chosen))
+        except StageUnfinished:
+            summarize(Run(run), answer)
+            raise
         summarize(Run(run), answer)
 
 

@@ -17,6 +17,7 @@ from darklode.flows.sources import fetched, local_path
 from darklode.flows.stage_runner import finish, report_leakage, run_step
 from darklode.pipeline.base.artifacts import Output, Run, StageCall, Step, Tables, call
 from darklode.pipeline.base.card import document
+from darklode.pipeline.base.errors import StageUnfinished
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.evaluate.audit import AUDIT_STAGE, audit
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
@@ -69,6 +70,9 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
         qrels: file or folder of relevance judgments; default: `paths.qrels` of `config`, if it has one. No judge runs
             unless the settings name one.
         config: settings file with paths, as `darklode init` writes it, on the machine that runs the job.
+
+    Raises:
+        StageUnfinished: the judge stopped while it was probed; everything else is complete.
     """
     project = read_project(config, preset, default="")
     docs, queries, out = project.place("docs", docs), project.place("queries", queries), project.place("out", out)
@@ -82,14 +86,19 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
         write_run(run, inputs, resolved)
         factories.fetch_models(resolved)
         sources.enter_context(fetched(run, resolved, _paths(inputs)))
-        build = _steps_of(run, inputs, resolved, spread)
-        for step in build:
+        unfinished: StageUnfinished | None = None
+        for step in _steps_of(run, inputs, resolved, spread):
             if estimate and step.stage.name == CALIBRATE.name:  # the first that may call the judge
                 show_estimate(run, resolved)
                 return
-            run_step(run, step)
+            try:
+                run_step(run, step)
+            except StageUnfinished as error:  # the probes, the last stage: the pages say what is missing
+                unfinished = error
         report_leakage(run)
         finish(run)
+        if unfinished:
+            raise unfinished
 
 
 def _paths(inputs: BenchmarkInputs) -> dict[Role, str]:

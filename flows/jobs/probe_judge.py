@@ -8,7 +8,7 @@ from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.errors import SettingsError, StageUnfinished
 from darklode.pipeline.judge.factory import Judges
 
 
@@ -21,6 +21,7 @@ def probe_judge(out: FlowPath, settings: dict[str, Any] | None = None) -> None:
 
     Raises:
         SettingsError: another judge than the run's: its rates would pass for those of the run's labels.
+        StageUnfinished: the judge stopped before all probes were judged; card and report say what is missing.
     """
     run = Run(out)
     with run.lock():
@@ -30,10 +31,16 @@ def probe_judge(out: FlowPath, settings: dict[str, Any] | None = None) -> None:
             raise SettingsError(
                 f"these settings are of another judge than the one that judged {out}; build a run with it to probe it"
             )
-        run_step(run, probe_step(resolved, inputs.qrels))
+        unfinished: StageUnfinished | None = None
+        try:
+            run_step(run, probe_step(resolved, inputs.qrels))
+        except StageUnfinished as error:
+            unfinished = error
         probe_pairs = {"judge": {"probe_pairs": resolved.judge.probe_pairs}}
         write_run(run, inputs, record.with_overrides(probe_pairs))
         finish(run)
+        if unfinished:
+            raise unfinished
 
 
 JOB = Job("probe-judge", probe_judge)

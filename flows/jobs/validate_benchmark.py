@@ -15,6 +15,7 @@ from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError, NotPublishable
 from darklode.pipeline.evaluate.corrected import CORRECTED_AUDIT_STAGE, corrected_audit
 from darklode.pipeline.judge.calibration import fitted_thresholds
+from darklode.pipeline.judge.probe.stage import PROBE_STAGE
 from darklode.pipeline.validate.gate import FIGURE_LIMITS, GATE_STAGE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.near_misses import NEAR_MISSES_STAGE, near_misses
 from darklode.pipeline.validate.purposes import TABLES_READ, read_purpose
@@ -90,7 +91,8 @@ def steps(run: Run, settings: Settings) -> list[Step]:
         if judge.threshold == "fitted"
         else VALIDATE_STAGE
     )
-    probed = [JUDGE_PROBE.name] if JUDGE_PROBE.name in run.parts() else []
+    # Rates of another judge, or of other verdicts, are none of this run's.
+    probed = [JUDGE_PROBE.name] if JUDGE_PROBE.name in run.parts() and not run.is_outdated(PROBE_STAGE) else []
     return [
         Step(sampling, draw),
         Step(NEAR_MISSES_STAGE, call(near_misses)),

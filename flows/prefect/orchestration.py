@@ -92,8 +92,9 @@ class Tasks:
             retry_delay_seconds=list(delays),
             retry_condition_fn=can_retry,
         )(run, step, self)
-        if self.refusal:
-            raise self.refusal  # the caller of a task does not see its failed state
+        refusal, self.refusal = self.refusal, None  # a job may catch it and run further stages
+        if refusal:
+            raise refusal  # the caller of a task does not see its failed state
 
     def show(self, run: Run, page: Callable[[], str]) -> None:
         """Publish a page; all pages of a run have one key, so Prefect shows the latest and its history."""

@@ -14,6 +14,7 @@ DarklodeError
 ├── NotBetter             a judge's changed prompt that is not shown to agree better with people
 ├── NoLift                an adapted encoder or reranker that is not shown to be better than what needs no training
 ├── DoesNotFit            an adapted encoder or reranker that is not for the index, or not for the tenant
+├── StageUnfinished       a stage that wrote part of its rows, and will run again
 ├── HeldBack              days of a search log that wait for somebody's decision
 ├── LimitReached          a limit of money or tokens that the next call could exceed
 ├── MissingPart           a package, server or key that a setting asks for
@@ -127,6 +128,10 @@ class HeldBack(DarklodeError):
     def __init__(self, *messages: str, days: Sequence[str] = ()) -> None:
         super().__init__(*messages)
         self.days = list(days)
+
+
+class StageUnfinished(DarklodeError):
+    """A stage could not finish. Its output says what is missing and can be read; the stage will run again."""
 
 
 class LimitReached(DarklodeError):

@@ -132,14 +132,13 @@ class ScoreGradedJudge(JudgeWrapper):
         self._thresholds = thresholds
 
     @property
-    def judge_id(self) -> str:
-        """The judge's id, the grades and their thresholds."""
+    def suffix(self) -> str:
+        """The grades and their thresholds."""
         cuts = zip(self._thresholds.grades[1:], self._thresholds.thresholds, strict=True)
         lowest = self._thresholds.grades[0]
-        return f"{self._judge.judge_id}:grades={lowest},{','.join(f'{grade}>={cut:g}' for grade, cut in cuts)}"
+        return f":grades={lowest},{','.join(f'{grade}>={cut:g}' for grade, cut in cuts)}"
 
-    async def judge(self, pairs: pa.Table) -> pa.Table:
-        replies = await self._judge.judge(pairs)
+    def change_replies(self, replies: pa.Table) -> pa.Table:
         relevant = replies["relevant"].to_numpy(zero_copy_only=False)
         probability = replies["probability"].to_numpy(zero_copy_only=False).astype(np.float32)
         grade = np.where(relevant == True, self._thresholds.grade(probability), 0)  # noqa: E712 (null is None)

@@ -124,6 +124,10 @@ class Judge(Protocol):
         """
         ...
 
+    async def route(self, pairs: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
+        """Replies as of `judge`, and for each the index in `answering_ids` of its judge, shape (n_pairs,)."""
+        return await self.judge(pairs), np.zeros(pairs.num_rows, np.int64)
+
 
 class JudgeWrapper(Judge):
     """A judge that changes the replies of another; counters and progress are those of the other.
@@ -134,6 +138,30 @@ class JudgeWrapper(Judge):
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
+
+    @property
+    @abstractmethod
+    def suffix(self) -> str:
+        """Appended to the other judge's ids: everything that can change a reply."""
+
+    @abstractmethod
+    def change_replies(self, replies: pa.Table) -> pa.Table:
+        """The replies with the change; rows of `REPLIES`."""
+
+    @property
+    def judge_id(self) -> str:
+        return f"{self._judge.judge_id}{self.suffix}"
+
+    @property
+    def answering_ids(self) -> tuple[str, ...]:
+        return tuple(f"{judge_id}{self.suffix}" for judge_id in self._judge.answering_ids)
+
+    async def judge(self, pairs: pa.Table) -> pa.Table:
+        return self.change_replies(await self._judge.judge(pairs))
+
+    async def route(self, pairs: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
+        replies, source = await self._judge.route(pairs)
+        return self.change_replies(replies), source
 
     @property
     def facts(self) -> Mapping[str, int]:

@@ -14,7 +14,6 @@ from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.chunk_texts import Digest, TenantChunks, tenants
 from darklode.pipeline.judge.adaptive.pool_features import gather_evidence
 from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
-from darklode.pipeline.judge.cascade import Cascade
 from darklode.pipeline.judge.pairs import PoolPairs, pair_blocks, pool_pairs
 from darklode.pipeline.judge.panel import Panel
 from darklode.pipeline.judge.port import REPLIES, Judge, check_replies
@@ -22,7 +21,7 @@ from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_c
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.label_tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
 
-JUDGE = Stage("judge", 7, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))
+JUDGE = Stage("judge", 8, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))
 
 ADAPTIVE_JUDGE = replace(
     JUDGE,
@@ -136,15 +135,12 @@ class PoolJudge:
 
     def _verdicts(self, pairs: pa.Table) -> pa.Table:
         """Rows of `verdicts`, with the id of the judge that answered; writes those of panel members."""
-        if isinstance(self.judge, Cascade):
-            ids = self.judge.answering_ids  # may wait for a server, which must not happen in the event loop's thread
-            replies, is_small = self.session.run_coroutine(self.judge, self.judge.route(pairs))
-            check_replies(self.judge.judge_id, pairs, replies)
-            return _verdict_rows(pa.array(ids).take(pa.array((~is_small).astype(np.int8))), pairs, replies)
-        replies = (
-            self._panel_replies(pairs) if isinstance(self.judge, Panel) else self.session.replies(self.judge, pairs)
-        )
-        return _verdict_rows(self.judge.judge_id, pairs, replies)
+        if isinstance(self.judge, Panel):
+            return _verdict_rows(self.judge.judge_id, pairs, self._panel_replies(pairs))
+        ids = self.judge.answering_ids  # may wait for a server, which must not happen in the event loop's thread
+        replies, answered_by = self.session.run_coroutine(self.judge, self.judge.route(pairs))
+        check_replies(self.judge.judge_id, pairs, replies)
+        return _verdict_rows(pa.array(ids).take(pa.array(answered_by)), pairs, replies)
 
     def _panel_replies(self, pairs: pa.Table) -> pa.Table:
         """The panel's replies; writes those of its members."""

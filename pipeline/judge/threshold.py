@@ -26,12 +26,11 @@ class Thresholded(JudgeWrapper):
         self._threshold = threshold
 
     @property
-    def judge_id(self) -> str:
-        """The judge's id and the threshold."""
-        return f"{self._judge.judge_id}:{self._threshold:g}"
+    def suffix(self) -> str:
+        """The threshold."""
+        return f":{self._threshold:g}"
 
-    async def judge(self, pairs: pa.Table) -> pa.Table:
-        replies = await self._judge.judge(pairs)
+    def change_replies(self, replies: pa.Table) -> pa.Table:
         is_known = pc.and_(pc.is_valid(replies["relevant"]), pc.is_valid(replies["probability"]))
         likely = pc.greater_equal(replies["probability"], pa.scalar(self._threshold, pa.float32()))
         relevant = pc.if_else(is_known, likely, replies["relevant"])

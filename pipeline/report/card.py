@@ -9,6 +9,7 @@ from darklode.pipeline.base.artifacts.stage import partition_name, partition_of
 from darklode.pipeline.base.card import Files, cell, closing, document, name_of, with_front_matter
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
+from darklode.pipeline.judge.probe.stage import PROBE_STAGE
 from darklode.pipeline.prepare.split import SPLITS
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.grades import GRADES_NOTE, label_grades
@@ -180,7 +181,8 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Judges of the panel", statistics.members(tables), "Verdicts of each member; the table above has the vote."
     yield "Pairwise agreement within the panel", pairwise_kappa(tables), AGREEMENT_NOTE
     yield "Agreement of the panel", panel_alpha(tables), "Krippendorff's alpha, over pairs with at least two labels."
-    yield "Probes of the judge", judge_probe(tables), PROBE_NOTE
+    if not run.is_outdated(PROBE_STAGE):
+        yield "Probes of the judge", judge_probe(tables), PROBE_NOTE
     yield "Judge against human labels", statistics.calibration(tables), CALIBRATION_NOTE
     yield "Reliability of the judge's probabilities", statistics.reliability(tables), RELIABILITY_NOTE
     yield "Candidates per query", statistics.pool_sizes(tables), ""

@@ -17,6 +17,7 @@ BUILD_COMMAND = "darklode build --docs DOCS --queries QUERIES --out RUN"
 RUN_SETTINGS = "--config RUN/settings.yaml"
 MAX_STEPS = 3
 CERTAIN, POSSIBLE = "certain", "possible"
+PROBE_STAGE_NAME = "judge_probe"
 REVIEW_STAGES = {"review_sample", "near_misses", "reviews", "validate", "gate"}
 
 
@@ -59,14 +60,16 @@ def next_steps(source: ReportSource) -> list[NextStep]:
 
 def _benchmark_steps(source: ReportSource) -> Iterator[NextStep]:
     unfinished_stages = set(incomplete(source))
-    if unfinished_stages - REVIEW_STAGES:
+    if unfinished_stages - REVIEW_STAGES - {PROBE_STAGE_NAME}:
         qrels_option = " --qrels QRELS" if source.settings.judge.kind == NO_JUDGE else ""
         yield NextStep(f"{BUILD_COMMAND}{qrels_option} {RUN_SETTINGS}", "Continue the build")
         return
     if not source.tables.rows("triplets"):
         yield NextStep("darklode browse RUN", "Find out why there are no triplets: look at the verdicts")
         return
-    if unfinished_stages:
+    if PROBE_STAGE_NAME in unfinished_stages:
+        yield NextStep("darklode judge probe RUN", "Probe the judge: replies are missing, or the verdicts have changed")
+    if unfinished_stages & REVIEW_STAGES:
         yield NextStep(VALIDATE_COMMAND, "Evaluate the reviews again: the verdicts or the sample have changed")
     elif source.settings.judge.kind != NO_JUDGE:
         rows = source.tables.sql(VALIDATION_SQL).to_pylist()

@@ -108,6 +108,8 @@ def _state(source: ReportSource, stage: str) -> str:
     if manifest is None:
         units = source.units.get(stage, 0)
         return f"{STATE_INCOMPLETE}; {units:,} work units done" if units else STATE_INCOMPLETE
+    if manifest.is_unfinished:
+        return STATE_INCOMPLETE
     return STATE_COMPLETE if _has_valid_inputs(source, manifest) else STATE_OUTDATED
 
 

@@ -14,7 +14,7 @@ from darklode.schemas.probe_tables import JUDGE_PROBE
 from darklode.schemas.review_tables import RELEASE
 from darklode.schemas.settings import ValidationSettings
 
-GATE_STAGE = Stage("gate", 2, ("validation",), (RELEASE.name,))
+GATE_STAGE = Stage("gate", 3, ("validation",), (RELEASE.name,))
 
 FIGURE_LIMITS = {
     "kappa": "min_kappa",
@@ -26,7 +26,13 @@ FIGURE_LIMITS = {
 
 VALIDATION_SQL = "SELECT kappa, null_rate, recall FROM validation WHERE tenant IS NULL AND retriever IS NULL"
 
-PROBE_SQL = f"SELECT max(rate) AS probe_rate FROM judge_probe WHERE pairs >= {MIN_PROBES}"
+# Unknown if the rate of a kind with enough probes is: because probing stopped, or because replies were unreadable.
+PROBE_SQL = f"""
+    SELECT CASE WHEN count(*) FILTER (
+               unanswered > 0 OR (pairs < {MIN_PROBES} AND pairs + unreadable >= {MIN_PROBES})
+           ) = 0 THEN max(rate) FILTER (pairs >= {MIN_PROBES}) END AS probe_rate
+    FROM judge_probe
+"""
 
 
 def gate(tables: Tables, output: Output, settings: ValidationSettings) -> None:
@@ -90,6 +96,9 @@ def format_failure(row: Mapping[str, Any]) -> str:
     if row["value"] is None and row["figure"] == "null_rate":
         value_text = "unknown (no verdicts)"
     if row["value"] is None and row["figure"] == "probe_rate":
-        value_text = f"unknown (fewer than {MIN_PROBES} probes: run `darklode judge probe`)"
+        value_text = (
+            f"unknown (a kind of probe has missing replies, or none has {MIN_PROBES} readable ones: run "
+            "`darklode judge probe`)"
+        )
     bound = "at most" if setting.startswith("max") else "at least"
     return f"{row['figure']} is {value_text}, but validation.{setting} requires {bound} {row['asked']:g}"

@@ -15,6 +15,7 @@ from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
 from darklode.pipeline.base.artifacts.output import Output, Report
 from darklode.pipeline.base.artifacts.s3_lease import LeaseRecord, RunLease, hold_s3_lease, refusal
 from darklode.pipeline.base.artifacts.stage import (
+    FAILURE_FACT,
     Manifest,
     Part,
     Plan,
@@ -27,13 +28,11 @@ from darklode.pipeline.base.artifacts.stage import (
 from darklode.pipeline.base.artifacts.store import LOCK_FILE, ReadOnlyStore, Store, explain_write_errors
 from darklode.pipeline.base.artifacts.tables import Tables, content, select_tables
 from darklode.pipeline.base.artifacts.temporary_files import new_lease
-from darklode.pipeline.base.errors import ArtifactError, EverythingDropped
+from darklode.pipeline.base.errors import ArtifactError, DarklodeError, EverythingDropped, StageUnfinished
+from darklode.schemas.tables import TABLES
 
 RECORDED_PACKAGES = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")
 """Packages whose versions are recorded in manifests."""
-
-FAILURE_FACT = "failure"
-"""Key of the fact that a stage records if it dropped every row; its value is the error message."""
 
 
 @cache  # installed versions do not change during a process, and reading them takes as long as a small stage
@@ -184,6 +183,12 @@ class Run:
         data = self.store.read(name)
         return None if data is None else self._parse(name, data)
 
+    def is_outdated(self, stage: Stage) -> bool:
+        """Whether a table that a complete stage read has changed since."""
+        manifest, parts = self.manifest(stage), self.parts()
+        inputs = {} if manifest is None else {name: key for name, key in manifest.inputs.items() if name in TABLES}
+        return any(name not in parts or content(parts, name) != key for name, key in inputs.items())
+
     def _redo_reason(
         self, stage: Stage, stage_fingerprint: str, inputs: dict[str, str], settings: dict[str, Any]
     ) -> str | None:
@@ -193,8 +198,8 @@ class Run:
             return "not run yet"
         if manifest.fingerprint != stage_fingerprint:
             return difference(manifest, inputs, settings)
-        if FAILURE_FACT in manifest.facts:
-            return "it dropped every row"
+        if manifest.is_unfinished:
+            return "it did not finish"
         return self._damage_error(manifest)
 
     def _damage_error(self, manifest: Manifest) -> str | None:
@@ -208,17 +213,17 @@ class Run:
         """Execute a stage's work, write its manifest last, then delete files that the manifest no longer names.
 
         Raises:
-            EverythingDropped: every row was dropped; the rejects are written, and the stage is not up to date.
+            EverythingDropped, StageUnfinished: the output is written, and the stage is not up to date.
         """
         stage = plan.stage
         start_time = time.perf_counter()
         self.store.mark_shared("progress")
         previous_manifest = self.manifest(stage)
         output = Output(self.store, plan, previous_manifest, report)
-        failure = None
+        failure: DarklodeError | None = None
         try:
             work(self._open_inputs(stage), output)
-        except EverythingDropped as error:  # the manifest is written anyway: its rejects tell why rows were dropped
+        except (EverythingDropped, StageUnfinished) as error:  # the manifest is written anyway: its tables say why
             failure = error
             output.facts[FAILURE_FACT] = str(error)
         except BaseException:  # finished units survive a failure

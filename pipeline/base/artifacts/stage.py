@@ -101,6 +101,10 @@ class FunnelStep:
             raise AssertionError(f"{self.step}: {unexplained} rows disappeared without a reason")
 
 
+FAILURE_FACT = "failure"
+"""Key of the fact that a stage records if it dropped every row or did not finish; its value is the error message."""
+
+
 @dataclass(frozen=True)
 class Manifest:
     """The record of a complete stage; `finished` is an ISO 8601 time in UTC, empty in records of older versions."""
@@ -117,6 +121,11 @@ class Manifest:
     software: dict[str, str] = field(default_factory=dict)
     finished: str = ""
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the stage must run again, because it dropped every row or did not finish."""
+        return FAILURE_FACT in self.facts
 
     def rows(self, table: str) -> int:
         """Rows in the files of a table, without its patch, which is a table of its own."""

@@ -34,8 +34,8 @@ class CascadeSettings(JudgeKind):
         0.9,
         ge=0,
         le=1,
-        description="Minimum kappa of the cascade with the large judge, as measured by `judge distil`; chooses the "
-        "probabilities from which on the small judge answers. 1: the large judge answers all pairs.",
+        description="Minimum kappa of the cascade with the large judge on the test queries of `judge distil`; chooses "
+        "the probabilities from which on the small judge answers. 1: the large judge answers all pairs.",
     )
 
     @model_validator(mode="after")
@@ -119,7 +119,7 @@ class CascadeSettings(JudgeKind):
         self.large_judge.fetch()
 
     def estimate(self, tables: Tables, cache_settings: CacheSettings, seed: int) -> Estimate | None:
-        """That of the large judge for its share of the pairs when the small judge was distilled."""
+        """That of the large judge for its share of the pairs on queries that did not choose the band."""
         estimate = self.large_judge.estimate(tables, cache_settings, seed)
         return estimate and estimate.scaled(self.band.large_share)
 

@@ -5,7 +5,7 @@ Its replies go to its own tables only; verdicts, labels and triplets are made by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.chunk_texts import TenantChunks
+from darklode.pipeline.base.errors import ArtifactError, DarklodeError, StageUnfinished
 from darklode.pipeline.judge.calibration import calibrated_judge
 from darklode.pipeline.judge.factory import Judges, answering_kinds, members
 from darklode.pipeline.judge.port import Judge
@@ -22,7 +23,7 @@ from darklode.pipeline.judge.probe.sample import Probe, draw_probes, pairs_of
 from darklode.pipeline.judge.session import JudgingSession, judge_facts
 from darklode.schemas.probe_tables import JUDGE_PROBE, JUDGE_PROBES
 
-PROBE_STAGE = Stage("judge_probe", 1, ("queries", "chunks", "pool", "verdicts"), (JUDGE_PROBE.name, JUDGE_PROBES.name))
+PROBE_STAGE = Stage("judge_probe", 2, ("queries", "chunks", "pool", "verdicts"), (JUDGE_PROBE.name, JUDGE_PROBES.name))
 
 NO_PAIRS = {
     OTHER_TENANT_CHUNK: "the run has one tenant",
@@ -48,6 +49,9 @@ def probe_judge(tables: Tables, output: Output, judges: Judges, *, probe_pairs: 
         judges: judges from the settings.
         probe_pairs: maximum number of probes per kind.
         seed: random seed of the pairs.
+
+    Raises:
+        StageUnfinished: the judge failed, or reached a limit; rates of kinds with missing replies are null.
     """
     judge_for = calibrated_judge(tables, judges)
     reversed_judges = _reversed(judges)
@@ -57,13 +61,22 @@ def probe_judge(tables: Tables, output: Output, judges: Judges, *, probe_pairs: 
         drawn[ORDER_OF_EXAMPLES] = []
     probing = Probing(tables, output, judge_for, reversed_judge_for)
     rows, judge_ids = probing.judge(drawn)
-    n_read = sum(row["outcome"] != NOT_READ for row in rows)
-    dropped = {"unreadable": len(rows) - n_read} if len(rows) > n_read else {}
-    output.count(FunnelStep("judge_probe", "probes", len(rows), "probes", n_read, dropped))
     outcomes = {kind: [row["outcome"] for row in rows if row["kind"] == kind] for kind in PROBE_KINDS}
+    unanswered = {kind: len(probes) - len(outcomes[kind]) for kind, probes in drawn.items()}
+    n_read, n_unanswered = sum(row["outcome"] != NOT_READ for row in rows), sum(unanswered.values())
+    n_dropped = {"unreadable": len(rows) - n_read, "no reply": n_unanswered}
+    dropped = {reason: count for reason, count in n_dropped.items() if count}
+    output.count(FunnelStep("judge_probe", "probes", len(rows) + n_unanswered, "probes", n_read, dropped))
     skipped = {kind: _reason(kind, reversed_judges is None) for kind, probes in drawn.items() if not probes}
     output.write(JUDGE_PROBES.name, pa.Table.from_pylist(rows, schema=JUDGE_PROBES.schema))
-    output.write(JUDGE_PROBE.name, probe_rates(outcomes, skipped, judge_ids))
+    output.write(JUDGE_PROBE.name, probe_rates(outcomes, unanswered, skipped, judge_ids))
+    if probing.failure:
+        kinds = ", ".join(kind for kind in PROBE_KINDS if unanswered[kind])
+        raise StageUnfinished(
+            f"{str(probing.failure).rstrip('.')}. The labels are complete, but {n_unanswered:,} of "
+            f"{len(rows) + n_unanswered:,} probes of the judge have no reply, so these rates are unknown: {kinds}. "
+            f"To continue, run `darklode judge probe {tables.url}`, or the same command again"
+        ) from probing.failure
 
 
 def _reversed(judges: Judges) -> Judges | None:
@@ -88,6 +101,9 @@ class Probing:
         output: receives progress and counts of calls.
         judge_for: builds a tenant's judge.
         reversed_judge_for: the same with its examples in reverse order; None if it has none.
+
+    Attributes:
+        failure: why judging stopped; None if all probes were judged.
     """
 
     def __init__(
@@ -95,38 +111,57 @@ class Probing:
     ) -> None:
         self._tables, self._output = tables, output
         self._judge_for, self._reversed_judge_for = judge_for, reversed_judge_for
+        self._judges: list[Judge] = []
+        self.failure: DarklodeError | None = None
 
     def judge(self, drawn: Mapping[str, Sequence[Probe]]) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
         """Rows of `judge_probes` by kind, tenant and query, and the ids of each kind's judges.
+
+        Stops at the first failure of a judge: a limit, or a server that does not answer.
 
         Args:
             drawn: probes by kind.
         """
         tenant_names = sorted({probe.tenant for probes in drawn.values() for probe in probes})
-        judges: list[Judge] = []
         rows: list[dict[str, Any]] = []
         judge_ids: dict[str, list[str]] = {kind: [] for kind in drawn}
         total = 2 * sum(map(len, drawn.values()))
-        with JudgingSession(self._output, total, progress_count="probes") as session:
-            for tenant in tenant_names:
-                chunks = TenantChunks(self._tables, tenant)
-                judge = self._judge_for(chunks)
-                judges.append(judge)
-                for kind, probes in drawn.items():
-                    own = [probe for probe in probes if probe.tenant == tenant]
-                    if not own:
-                        continue
-                    altering = judge
-                    if kind == ORDER_OF_EXAMPLES and self._reversed_judge_for:
-                        altering = self._reversed_judge_for(chunks)
-                        judges.append(altering)
-                    rows += _judge_kind(session, judge, altering, own)
-                    judge_ids[kind] = sorted({*judge_ids[kind], altering.judge_id})
-                    session.counts["probes"] += 2 * len(own)
-                    session.report(judge)
-        self._output.facts |= judge_facts(judges)
+        try:
+            with JudgingSession(self._output, total, progress_count="probes") as session:
+                for tenant in tenant_names:
+                    chunks = TenantChunks(self._tables, tenant)
+                    for kind, judge_id, kind_rows in self._judge_tenant(session, chunks, drawn):
+                        rows += kind_rows
+                        judge_ids[kind] = sorted({*judge_ids[kind], judge_id})
+        except ArtifactError:  # a folder cannot be read or written: nor could these tables
+            raise
+        except DarklodeError as error:
+            self.failure = error
+        self._output.facts |= judge_facts(self._judges)
         order = [*PROBE_KINDS]
         return sorted(rows, key=lambda row: (order.index(row["kind"]), row["tenant"], row["query_id"])), judge_ids
+
+    def _judge_tenant(
+        self, session: JudgingSession, chunks: TenantChunks, drawn: Mapping[str, Sequence[Probe]]
+    ) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+        """Kind, id of the judge of the altered pairs, and rows of `judge_probes`, of each kind that the tenant has."""
+        judge = self._registered(self._judge_for(chunks))
+        for kind, probes in drawn.items():
+            own = [probe for probe in probes if probe.tenant == chunks.tenant]
+            if not own:
+                continue
+            altering = judge
+            if kind == ORDER_OF_EXAMPLES and self._reversed_judge_for:
+                altering = self._registered(self._reversed_judge_for(chunks))
+            yield kind, altering.judge_id, _judge_kind(session, judge, altering, own)
+            session.counts["probes"] += 2 * len(own)
+            session.report(judge)
+
+    def _registered(self, judge: Judge) -> Judge:
+        """The judge, counted in the facts once its id is known: finding it out may fail."""
+        judge.judge_id  # noqa: B018
+        self._judges.append(judge)
+        return judge
 
 
 def _judge_kind(

@@ -10,8 +10,9 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
 from darklode.pipeline.base.models.local import RERANKER_FOLDER
+from darklode.pipeline.reranker.distil.comparison import cascade_choices
 from darklode.pipeline.reranker.distil.evaluation import PREDICTIONS_STAGE, format_comparison, refusal
-from darklode.pipeline.reranker.distil.folder import BANDS_SQL
+from darklode.pipeline.reranker.distil.folder import BANDS_SQL, SHOWN_BANDS_SQL
 from darklode.pipeline.reranker.distil.sampling import DISTILLED_PAIRS_STAGE
 from darklode.pipeline.train.release.card import licence
 from darklode.pipeline.train.release.folder import recorded_difference
@@ -35,6 +36,10 @@ BANDS_NOTE = """\
 If the small judge answers only what it is sure of, and the teacher the rest. `certainty` is the minimum probability of
 its answer; `teacher_share` is the share of pairs that the teacher judges; `kappa` is with the teacher's labels. All on
 test queries, calibrated on other ones."""
+
+CHOICES_NOTE = """\
+The band that each `judge.agreement` chooses. `teacher_share` and `kappa` with the teacher's labels are measured on
+other test queries than those that chose it, so `kappa` may be below `agreement`."""
 
 CAVEATS = """\
 A teacher's errors are learned, too: agreement with the teacher is no agreement with people. The figures hold for
@@ -104,5 +109,6 @@ def format_cost(tokens: Sequence[float | None], prices: tuple[float, float]) -> 
 
 
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
-    yield "Cascade", tables.sql(BANDS_SQL), BANDS_NOTE
+    yield "Cascade by `judge.agreement`", cascade_choices(tables.sql(BANDS_SQL).to_pylist()), CHOICES_NOTE
+    yield "Cascade", tables.sql(SHOWN_BANDS_SQL), BANDS_NOTE
     yield "Training history", tables.sql(HISTORY_SQL), "Validation: area under the ROC curve of the teacher's labels."

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from darklode.pipeline.base.agreement import (
     cohens_kappa,
@@ -17,11 +19,15 @@ from darklode.pipeline.base.agreement import (
 )
 from darklode.pipeline.base.finite import finite_or_none
 from darklode.pipeline.base.types import Doubles, Ints, Mask
+from darklode.pipeline.judge.cascade import CascadeBand
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.threshold import fit_smooth_threshold
 
 CERTAINTIES = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.9, 0.92, 0.94, 0.96, 0.97, 0.98, 0.99, 0.995, 1.0)
 """Certainties from which on the small judge answers; at 1 the teacher judges all pairs."""
+
+AGREEMENTS = (0.6, 0.7, 0.8, 0.9, 0.95)
+"""Values of `judge.agreement` that card and command show."""
 
 N_RESAMPLES = 2000
 """Bootstrap resamples of queries."""
@@ -197,7 +203,7 @@ def compare(pairs: HeldOutPairs, relevant: Mask, seed: int) -> DistilledComparis
     )
 
 
-def cascade_bands(pairs: HeldOutPairs, final: LogitCalibration, seed: int) -> list[dict[str, float | None]]:
+def cascade_bands(pairs: HeldOutPairs, final: LogitCalibration, seed: int) -> list[dict[str, Any]]:
     """Rows of `cascade_bands` without the tenant: what is reached if the small judge answers from each certainty on.
 
     Certainty is the probability of the teacher's label, calibrated on other queries; `low` and `high` are the
@@ -210,6 +216,7 @@ def cascade_bands(pairs: HeldOutPairs, final: LogitCalibration, seed: int) -> li
     """
     on_teacher = pairs.calibration(np.ones(len(pairs.query), bool), on_people=False)
     probability, _ = pairs.cross_fitted(seed, on_people=False)
+    fold = folds(pairs.query, seed)
     levels: Sequence[float] = CERTAINTIES if on_teacher else (1.0,)
     rows = []
     for certainty in levels:
@@ -221,8 +228,26 @@ def cascade_bands(pairs: HeldOutPairs, final: LogitCalibration, seed: int) -> li
             edges = np.array([on_teacher.logit_at(1 - certainty), on_teacher.logit_at(certainty)])
             low, high = final.probability(edges).tolist()
         row = {"certainty": certainty, "low": low, "high": high, "teacher_share": float(1 - is_sure.mean())}
-        rows.append(row | _agreement(pairs, labels))
+        counts = confusion_by_query(fold, labels, pairs.teacher)
+        n_teacher = np.bincount(fold, ~is_sure, len(counts))
+        fold_counts = np.column_stack([counts, n_teacher]).astype(np.int64).tolist()
+        rows.append(row | _agreement(pairs, labels) | {"fold_counts": fold_counts})
     return rows
+
+
+def cascade_choices(bands: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """What `judge.agreement` leads to: share of pairs for the teacher, and kappa with it.
+
+    Both are measured on other test queries than those that chose the band (cross-fitting).
+
+    Args:
+        bands: rows of `cascade_bands`, by certainty.
+    """
+    choices = [CascadeBand.choose(bands, agreement) for agreement in AGREEMENTS]
+    columns = {"low": [band.low for band in choices], "high": [band.high for band in choices]}
+    figures = {"teacher_share": [band.large_share for band in choices], "kappa": [band.kappa for band in choices]}
+    edges = {name: pa.array(values, pa.float64()) for name, values in (columns | figures).items()}
+    return pa.table({"agreement": pa.array(AGREEMENTS, pa.float64())} | edges)
 
 
 def _agreement(pairs: HeldOutPairs, labels: Mask) -> dict[str, float | None]:

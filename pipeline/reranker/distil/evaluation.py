@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PREDICTIONS_STAGE = Stage(
     "distilled_predictions",
-    1,
+    2,
     (DISTILLED_PAIRS.name, RERANKER_LOG.name, ADAPTER_WEIGHTS.name),
     (DISTILLED_PREDICTIONS.name, CASCADE_BANDS.name),
 )

@@ -26,6 +26,7 @@ N_PROBES = 16
 """Test pairs that verify that the saved folder reproduces the calibrated scores."""
 
 BANDS_SQL = "SELECT * EXCLUDE (tenant) FROM cascade_bands ORDER BY certainty"
+SHOWN_BANDS_SQL = f"SELECT * EXCLUDE (fold_counts) FROM ({BANDS_SQL})"
 
 
 def save_distilled(run: Run, source: Tables, initial: InitialReranker, teacher: list[str]) -> None:

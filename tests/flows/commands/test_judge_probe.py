@@ -16,8 +16,8 @@ from darklode.pipeline.judge.probe.alterations import INSTRUCTIONS
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import Call, build_without_prefect
-from helpers.fake_chat import FakeChat
-from helpers.judge_commands import KEY, SMALL, judge_settings
+from helpers.fake_chat import FakeChat, Request
+from helpers.judge_commands import KEY, SMALL, judge_settings, options
 
 N_QUERIES = 16
 PROBES = "judge.probe_pairs=40"
@@ -142,13 +142,72 @@ def test_the_gate_holds_a_run_back_whose_judge_is_fooled(call: Call, parts: Path
         assert shown.code == 0, shown
 
 
+@pytest.mark.parametrize("cause", ["a limit", "a dead server"])
+def test_a_build_whose_judge_stops_at_the_probes_is_written_and_continues(
+    call: Call, parts: Path, tmp_path: Path, cause: str
+) -> None:
+    out = tmp_path / "run"
+
+    def break_late(request: Request) -> str | None:
+        return "dropped" if cause == "a dead server" and request.number > 150 else None
+
+    with FakeChat(model="judge", key=KEY, decides=honest, script=break_late) as server:
+        limit = "190000" if cause == "a limit" else "10000000"
+        limits = [f"judge.token_limit={limit}", "judge.extra_body={max_tokens: 8}", "judge.retry_timeout=1"]
+        assignments = [*SMALL, *judge_settings(server, PROBES), *limits]
+        paths = ["--docs", parts / "docs", "--queries", parts / "queries.txt", "--out", out]
+        shown = call("build", *paths, *options(assignments))
+        assert shown.code == 1
+        expected = "judge.token_limit 190,000 would be exceeded" if cause == "a limit" else "broke the connection"
+        assert expected in shown.err
+        assert f"run `darklode judge probe {out}`, or the same command again" in shown.err
+        by_kind = {row["kind"]: row for row in Run(str(out)).tables("judge_probe").read("judge_probe").to_pylist()}
+        assert by_kind["repeated"]["rate"] == 0.0, "replies so far count"
+        assert (by_kind["repeated"]["unanswered"], by_kind["repeated"]["pairs"]) == (0, N_QUERIES)
+        last = by_kind["other language"]
+        assert (last["rate"], last["low"], last["unanswered"], last["pairs"]) == (None, None, N_QUERIES, 0)
+        assert "| other language | false positive rate |" in (out / "README.md").read_text()
+        assert "Probe the judge: replies are missing" in (out / "report.html").read_text(), "the next step"
+        gate = call("validate", out, "--max-probe-rate", "0.1")
+        assert gate.code == 3
+        assert "probe_rate is unknown (a kind of probe has missing replies" in gate.err
+        n_unanswered = sum(row["unanswered"] for row in by_kind.values())
+        server.script = None
+        found = rates(call, out, "--set", "judge.token_limit=10000000")
+        assert {row["unanswered"] for row in found.values()} == {0}
+        assert found["other language"]["rate"] == 0.0
+        facts = Run(str(out)).manifests()["judge_probe"].facts
+        assert 0 < facts["asked"] <= 2 * n_unanswered, "replies in the ledger are not paid for again"
+        assert call("validate", out, "--max-probe-rate", "0.1").code == 0
+        shown = call("build", *paths, *options(assignments))
+        assert (shown.code, shown.err) == (0, ""), "complete, whatever the limit"
+
+
+def test_rates_of_an_earlier_judge_are_neither_shown_nor_a_reason_to_publish(
+    call: Call, parts: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with FakeChat(model="judge", key=KEY, decides=honest) as server:
+        build(out, parts, judge_settings(server, PROBES))
+        assert call("validate", out, "--max-probe-rate", "0.1").code == 0
+    shown = call("build", "--docs", parts / "docs", "--queries", parts / "queries.txt", "--out", out, *options(SMALL))
+    assert (shown.code, shown.err) == (0, "")
+    assert "Probes of the judge" not in (out / "README.md").read_text()
+    gate = call("validate", out, "--max-probe-rate", "0.1")
+    assert gate.code == 3
+    assert "probe_rate is unknown" in gate.err
+
+
 def test_an_embedded_judge_is_probed_on_request_only(call: Call, parts: Path, tmp_path: Path) -> None:
     build(tmp_path / "run", parts, [])
     before = contents(tmp_path / "run")
     assert not MADE_BY_PROBES & Run(str(tmp_path / "run")).parts().keys()
     shown = call("validate", tmp_path / "run", "--max-probe-rate", "0.1")
     assert shown.code == 3
-    assert "unknown (fewer than 10 probes: run `darklode judge probe`)" in shown.err
+    assert (
+        "unknown (a kind of probe has missing replies, or none has 10 readable ones: run `darklode judge probe`)"
+        in shown.err
+    )
     found = rates(call, tmp_path / "run", "--pairs", "12")
     assert found["repeated"]["rate"] == 0.0, "it is a formula"
     assert found["stuffed query"]["rate"] > 0.8, "it counts words"

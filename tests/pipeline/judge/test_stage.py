@@ -9,9 +9,11 @@ from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Output, Run, 
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.remote import background
 from darklode.pipeline.base.terms import TermSpace
+from darklode.pipeline.judge.cascade import Cascade, CascadeBand
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import QUERY_BLOCK, REPLIES, Judge, Live
 from darklode.pipeline.judge.stage import JUDGE, judge
+from darklode.pipeline.judge.threshold import Thresholded
 from darklode.schemas.judging import JudgeSettings
 from helpers.judge_tables import chunks, pool, queries
 from helpers.runs import execute, put, read
@@ -63,6 +65,19 @@ def test_verdicts_are_written_in_order_of_query_and_chunk(run: Run) -> None:
         ("q2", "c1", True, None),
     ]
     assert (verdicts[0]["judge_id"], verdicts[0]["prompt_tokens"], verdicts[0]["raw_reply"]) == ("scripted", 90, "3")
+
+
+def test_verdicts_of_a_cascade_name_the_judge_that_answered_with_its_fitted_threshold(run: Run) -> None:
+    unsure = {"relevant": True, "probability": 0.5}
+    first = ScriptedJudge(from_table({("q1", "c1"): unsure}), "small")
+    cascade = Cascade(first, ScriptedJudge(lambda _pair: RELEVANT, "large"), CascadeBand(0.2, 0.8))
+    manifest = judged(small(run), Thresholded(cascade, 0.05))
+    rows = {(row["query_id"], row["chunk_id"]): row for row in read(run, "verdicts")}
+    assert {row["judge_id"] for row in rows.values()} == {"small:0.05", "large:0.05"}
+    assert rows["q1", "c1"]["judge_id"] == "large:0.05"
+    assert all(row["relevant"] for row in rows.values()), "every probability is above the threshold"
+    assert manifest.facts["judge_ids"] == ["large:0.05", "small:0.05"]
+    assert (manifest.facts["answered_small"], manifest.facts["answered_large"]) == (2, 1)
 
 
 def test_an_unreadable_reply_stays_null(run: Run) -> None:

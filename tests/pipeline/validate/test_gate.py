@@ -82,7 +82,7 @@ def probed(run: Run, **outcomes: list[str]) -> None:
     """Rates of probes; kinds that are not named have none."""
     given = {kind.replace("_", " "): found for kind, found in outcomes.items()}
     skipped = {kind: "none drawn" for kind in PROBE_KINDS if kind not in given}
-    put(run, "judge_probe", probe_rates(given, skipped, {}))
+    put(run, "judge_probe", probe_rates(given, {}, skipped, {}))
 
 
 def probe_row(run: Run) -> dict[str, object]:
@@ -102,4 +102,20 @@ def test_too_few_probes_of_a_kind_do_not_count(run: Run) -> None:
     probed(run, repeated=["wrong"] * 3 + ["as expected"] * 9, empty_chunk=["wrong"] * 9)
     assert (probe_row(run)["value"], probe_row(run)["passed"]) == (0.25, True)
     probed(run, empty_chunk=["wrong"] * 9)
+    assert (probe_row(run)["value"], probe_row(run)["passed"]) == (None, False)
+
+
+def test_a_rate_that_probing_left_unknown_does_not_pass(run: Run) -> None:
+    kinds = [*PROBE_KINDS]
+    outcomes = dict.fromkeys(kinds, ["as expected"] * 12)
+    put(run, "judge_probe", probe_rates(outcomes, {}, {}, {}))
+    assert (probe_row(run)["value"], probe_row(run)["passed"]) == (0.0, True)
+    put(run, "judge_probe", probe_rates(outcomes, {kinds[-1]: 1}, {}, {}))
+    assert (probe_row(run)["value"], probe_row(run)["passed"]) == (None, False)
+    put(run, "judge_probe", probe_rates(outcomes | {kinds[3]: []}, {kinds[3]: 12}, {}, {}))
+    assert (probe_row(run)["value"], probe_row(run)["passed"]) == (None, False)
+
+
+def test_a_kind_whose_replies_are_unreadable_does_not_pass(run: Run) -> None:
+    probed(run, repeated=["as expected"] * 12, empty_chunk=["unreadable"] * 5 + ["as expected"] * 5)
     assert (probe_row(run)["value"], probe_row(run)["passed"]) == (None, False)

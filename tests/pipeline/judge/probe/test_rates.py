@@ -12,7 +12,7 @@ def test_rates_intervals_and_noise() -> None:
         "planted instruction": ["wrong"] * 3 + ["as expected", "excluded", "unreadable", "unreadable"],
     }
     skipped = {kind: reason for kind, reason in REASON.items() if kind not in outcomes}
-    rows = {row["kind"]: row for row in probe_rates(outcomes, skipped, {"repeated": ["j"]}).to_pylist()}
+    rows = {row["kind"]: row for row in probe_rates(outcomes, {}, skipped, {"repeated": ["j"]}).to_pylist()}
     planted = rows["planted instruction"]
     assert (planted["pairs"], planted["wrong"], planted["excluded"], planted["unreadable"]) == (4, 3, 1, 2)
     assert planted["rate"] == 0.75
@@ -24,4 +24,17 @@ def test_rates_intervals_and_noise() -> None:
 
 def test_a_kind_without_probes_needs_a_reason() -> None:
     with pytest.raises(ValueError, match="repeated: 0 probes, and the reason None"):
-        probe_rates({}, {}, {})
+        probe_rates({}, {}, {}, {})
+
+
+def test_a_kind_with_unanswered_probes_has_no_rate() -> None:
+    outcomes = {"repeated": ["wrong", "as expected"], "empty chunk": ["wrong"]}
+    unanswered = {"empty chunk": 3, "truncated chunk": 4}
+    skipped = {kind: reason for kind, reason in REASON.items() if kind not in outcomes | unanswered}
+    rows = {row["kind"]: row for row in probe_rates(outcomes, unanswered, skipped, {}).to_pylist()}
+    assert (rows["repeated"]["rate"], rows["repeated"]["unanswered"]) == (0.5, 0)
+    for kind, pairs in (("empty chunk", 1), ("truncated chunk", 0)):
+        row = rows[kind]
+        assert (row["rate"], row["low"], row["pairs"], row["unanswered"]) == (None, None, pairs, unanswered[kind])
+    unknown = probe_rates({}, {"repeated": 2}, {kind: "-" for kind in PROBE_KINDS if kind != "repeated"}, {})
+    assert unknown["noise"].null_count == len(PROBE_KINDS)

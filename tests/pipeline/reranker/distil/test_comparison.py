@@ -11,6 +11,7 @@ from darklode.pipeline.reranker.distil.comparison import (
     LogitCalibration,
     QueryBootstrap,
     cascade_bands,
+    cascade_choices,
     compare,
     interval,
 )
@@ -110,3 +111,20 @@ def test_useless_scores_leave_everything_to_the_teacher() -> None:
     data = pairs()
     rows = cascade_bands(replace(data, logit=-data.logit), LogitCalibration(1.0, 0.0, 0.5), 2)
     assert [row["teacher_share"] for row in rows] == [1.0]
+
+
+def test_figures_of_a_chosen_band_come_from_other_queries() -> None:
+    data = pairs()
+    rows = cascade_bands(data, LogitCalibration(1.0, 0.5, 0.5), 2)
+    for row in rows:
+        *counts, n_teacher = np.sum(row["fold_counts"], axis=0)
+        assert sum(counts) == len(data.query)
+        assert n_teacher / sum(counts) == pytest.approx(row["teacher_share"])
+        assert (counts[0] + counts[3]) / sum(counts) == pytest.approx(row["agreement"])
+    choices = cascade_choices(rows).to_pylist()
+    assert [row["agreement"] for row in choices] == [0.6, 0.7, 0.8, 0.9, 0.95]
+    shares = [row["teacher_share"] for row in choices]
+    assert shares == sorted(shares)
+    assert 0 < shares[1] < shares[-1] < 1
+    for row in choices:
+        assert row["kappa"] == pytest.approx(row["agreement"], abs=0.1)
