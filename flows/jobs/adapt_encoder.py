@@ -96,7 +96,7 @@ def adapt_encoder(  # noqa: PLR0913 (the parameters of the Prefect flow)
     with run.lock():
         base = initialized_base(run, base, resolved, warm_start) if warm_start else base
         if warm_start and base.start is None:
-            reporter().say(f"training starts from the base: {warm_start} had no live adapter when these rows came")
+            reporter().say(f"training starts from the base: {warm_start} had no live head when these rows came")
         write_run(run, adapter_inputs(runs, encoder, base, qrels), resolved)
         if qrels:
             run_step(run, judgments_step(base, resolved, qrels))
@@ -239,7 +239,8 @@ def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start
     """The base with the adapter that training starts from: the one that was live when the current rows came.
 
     If the rows have not changed since the last training, that training's start is used again: a repeated night changes
-    nothing. An empty folder counts as a registry without releases.
+    nothing. An empty folder counts as a registry without releases. If a whole encoder is live in the registry, training
+    starts from the base.
 
     Raises:
         ArtifactError: the folder is neither a registry nor an adapter.
@@ -252,9 +253,11 @@ def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start
     assert isinstance(encoder, SentenceTransformersSettings)
     require_head_method(method)
     tenant = resolve_tenant(list(base.sources), settings.adapt.tenant)
-    live = (
-        AdapterRegistry(warm_start).live_adapter(tenant) if is_registry(Store(warm_start)) else Adapter.open(warm_start)
-    )
+    if is_registry(Store(warm_start)):
+        live = AdapterRegistry(warm_start).live_adapter(tenant)
+        live = None if live is not None and live.ships and not live.layers else live
+    else:
+        live = Adapter.open(warm_start)
     inputs = read_inputs(run) if folder_kind(run) == "adapter" else None
     before = inputs.warm_start if isinstance(inputs, AdapterInputs) else None
     if before is not None and before != (live and live.store.url):

@@ -56,7 +56,9 @@ def load_initial_head(adapter: Adapter, tenant: str, encoder: SentenceTransforme
         )
     layers = adapter.layers if adapter.ships else []
     if adapter.ships and len(layers) != N_LAYERS[method]:
-        raise SettingsError(f"{adapter.store.url} is not a {method} head, so {method} cannot start from it")
+        raise SettingsError(
+            f"{adapter.store.url} is not a {method} head, so {method} cannot start from it; leave out --warm-start"
+        )
     learned = adapter.facts.get("learned", [])
     if adapter.ships and read_terms(adapter.store) is not None:
         raise SettingsError(
