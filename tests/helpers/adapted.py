@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 from zlib import crc32
 
 import pyarrow as pa
@@ -149,10 +150,15 @@ def base_for(*runs: Run, root: Path) -> BaseEncoder:
     )
 
 
-def shipped_adapter(root: Path, source: Run, encoder: SentenceTransformersSettings | None = None) -> Run:
+def shipped_adapter(
+    root: Path,
+    source: Run,
+    encoder: SentenceTransformersSettings | None = None,
+    method: Literal["linear", "full"] = "linear",
+) -> Run:
     """A trained encoder, handed over whatever its verdict was."""
     settings = settings_for(root).model_copy(
-        update={"adapt": AdaptSettings(method="linear", max_steps=50, batch_size=16, learning_rates=(1e-2,))}
+        update={"adapt": AdaptSettings(method=method, max_steps=50, batch_size=16, learning_rates=(1e-2,))}
     )
     encoder = encoder or model_in(root)
     base, out = replace(base_for(source, root=root), encoder=encoder), Run(str(root / "adapter"))

@@ -9,13 +9,14 @@ import pytest
 
 from darklode.flows import open_systems
 from darklode.flows.jobs.adapt_encoder import adapt_encoder
+from darklode.flows.runs import read_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit, NoLift, SettingsError
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.train.fit.heads import Head, add_residual, dense
 from darklode.pipeline.train.release.adapter import RECORD_FILE, Adapter
 from darklode.pipeline.train.release.warm_start import load_initial_head
-from helpers.adapted import TENANT, model_in
+from helpers.adapted import TENANT, build_to_adapt, model_in, shipped_adapter
 from helpers.runs import read
 
 QUICK = {"adapt": {"max_steps": 20, "batch_size": 16, "learning_rates": [1e-3]}}
@@ -56,6 +57,17 @@ def test_a_night_begins_with_the_last_one_and_a_second_one_changes_nothing(shipp
         AdapterRegistry(str(registry)).release(check, "it is live from now on")
     assert AdapterRegistry(str(registry)).live[TENANT][-1] == facts["id"]
     assert night(shipped, out, registry) == first, "the same rows: nothing is learned twice"
+
+
+@pytest.mark.slow
+def test_heads_start_from_the_base_if_a_whole_encoder_is_live(tmp_path: Path) -> None:
+    live = shipped_adapter(tmp_path, build_to_adapt(tmp_path / "run"), method="full").store.url
+    with open_systems.open_adapter_check(live, str(tmp_path / "run")) as check:
+        AdapterRegistry(str(tmp_path / "adapters")).release(check, "it is live from now on")
+    night(tmp_path, tmp_path / "out", tmp_path / "adapters")
+    assert read_inputs(Run(str(tmp_path / "out"))).model_dump()["warm_start"] == ""
+    with pytest.raises(SettingsError, match=r"is not a linear head, .* leave out --warm-start"):
+        night(tmp_path, tmp_path / "other", Path(live))
 
 
 @pytest.mark.slow
