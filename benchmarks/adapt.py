@@ -169,7 +169,7 @@ def adapt(
     base = BaseEncoder(encoder, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (source,))
     pairs = pairs_step(base, settings)
     out.execute(pairs.plan(out), pairs.execute)
-    settings = with_adapt(settings, choose_method(settings.adapt, out.tables("adaptation_queries")))
+    settings = with_adapt(settings, choose_method(settings.adapt, out.tables("adaptation_queries"))[0])
     seconds = 0.0
     for step in steps(base, settings)[1:]:
         began = time.process_time()

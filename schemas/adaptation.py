@@ -52,8 +52,8 @@ class AdaptSettings(Section):
         description="What is trained. A head on the query vectors: linear (one layer), ffn (three layers with GELU), "
         "closed_form (a linear layer by least squares), whitened (whitening; needs no labelled training queries). Or "
         "the query encoder: lora, top_n (its last layers), full. auto: full if at least 100 validation queries share "
-        "no positive with training; linear otherwise, and with --tenants, --warm-start, init: term_vectors, and in "
-        "nightly-adapt and laws.",
+        "no positive with training and darklode[train] is installed; linear otherwise, and with --tenants, "
+        "--warm-start, init: term_vectors, and in nightly-adapt and laws.",
     )
     init: Literal["base", "whitened", "term_vectors"] = Field(
         "whitened",

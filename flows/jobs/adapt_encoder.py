@@ -103,8 +103,10 @@ def adapt_encoder(  # noqa: PLR0913 (the parameters of the Prefect flow)
             judgments = run.tables(*JUDGMENT_TABLES)
             base = replace(base, sources=tuple(replace(source, judgments=judgments) for source in base.sources))
         run_step(run, pairs_step(base, resolved))
-        resolved = with_adapt(resolved, choose_method(resolved.adapt, run.tables("adaptation_queries")))
-        check_parts(resolved.adapt.method)
+        adapt, reason = choose_method(resolved.adapt, run.tables("adaptation_queries"))
+        resolved = with_adapt(resolved, adapt)
+        if reason:
+            reporter().say(reason)
         write_run(run, adapter_inputs(runs, encoder, base, qrels), resolved)
         judges = judges_of(base, records)
         if warning := label_bias(base, judges, resolved.adapt.tenant):

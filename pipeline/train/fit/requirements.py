@@ -21,7 +21,10 @@ def check_parts(method: str) -> None:
     Raises:
         MissingPart: one is missing.
     """
-    missing = [name for name in PACKAGES_BY_METHOD.get(method, BASE_PACKAGES) if find_spec(name) is None]
-    if missing:
-        alternative = "" if method not in PACKAGES_BY_METHOD else " (or choose adapt.method linear)"
-        raise MissingPart(f"adapt.method {method} needs {' and '.join(missing)}: {INSTALL_COMMAND}{alternative}")
+    if missing := missing_packages(method):
+        raise MissingPart(f"adapt.method {method} needs {' and '.join(missing)}: {INSTALL_COMMAND}")
+
+
+def missing_packages(method: str) -> list[str]:
+    """Packages that a method needs and that are not installed."""
+    return [name for name in PACKAGES_BY_METHOD.get(method, BASE_PACKAGES) if find_spec(name) is None]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.train.fit import requirements
 from darklode.pipeline.train.fit.method_registry import choose_method
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import written
@@ -44,8 +45,18 @@ def queries_of(folder: Path, n_train: int, n_validation: int) -> Run:
 def test_enough_validation_queries_allow_to_train_the_encoder(
     tmp_path: Path, settings: dict[str, Any], n_train: int, n_validation: int, method: str, max_steps: int | None
 ) -> None:
-    chosen = choose_method(
-        AdaptSettings.model_validate(settings), queries_of(tmp_path, n_train, n_validation).tables("adaptation_queries")
-    )
+    given = AdaptSettings.model_validate(settings)
+    tables = queries_of(tmp_path, n_train, n_validation).tables("adaptation_queries")
+    chosen, reason = choose_method(given, tables)
+    assert bool(reason) == (given.method == "auto")
     assert (chosen.method, chosen.max_steps) == (method, max_steps)
     assert chosen.n_steps == (max_steps or 1_000)
+
+
+def test_without_the_packages_a_head_is_trained_and_the_message_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requirements, "find_spec", lambda name: None if name == "datasets" else name)
+    chosen, reason = choose_method(AdaptSettings(), queries_of(tmp_path, 640, 100).tables("adaptation_queries"))
+    assert chosen.method == "linear"
+    assert reason.endswith('needs datasets: pip install "darklode[train]"')
