@@ -9,7 +9,7 @@ from darklode.schemas.section import Section
 from darklode.schemas.shared import (
     AllowSameDocumentNegatives,
     LearningRates,
-    MaxSteps,
+    MaxStepsDescription,
     NumNegatives,
     RelativeMargin,
     ReportTo,
@@ -109,11 +109,7 @@ class AdaptSettings(Section):
         gt=0,
         description="Mine negatives again after this many steps, with the current encoder (DevRev-Search: 200).",
     )
-    max_steps: MaxSteps | None = Field(
-        None,
-        description="Maximum training steps; the checkpoint that is best on validation queries is kept. null: 1,000 "
-        "for heads and laws; for lora, top_n and full five epochs, at least 300 and at most 5,000.",
-    )
+    max_steps: int | None = Field(None, gt=0, description=MaxStepsDescription)
     batch_size: TrainBatchSize = 64
     learning_rates: LearningRates = ()
     unjudged_budget: int = Field(

@@ -73,6 +73,6 @@ class EvaluateSettings(Section):
     )
     report_to: NoRow[ReportTargets] = Field(
         (),
-        description="Also send results to json:FILE (a JSON file), mlflow or wandb. The trackers read their "
+        description="Also send results to json:FILE (a file of JSON), mlflow or wandb. The trackers read their "
         "own environment variables.",
     )

@@ -86,9 +86,11 @@ AllowSameDocumentNegatives = Annotated[
 ]
 
 # Training runs
-MaxSteps = Annotated[
-    int, Field(gt=0, description="Maximum training steps. The checkpoint that is best on held-out queries is kept.")
-]
+MaxStepsDescription = (
+    "Maximum training steps. The checkpoint that is best on held-out queries is kept. null, for `adapt` only: 1,000 "
+    "for heads and laws; for lora, top_n and full five epochs, at least 300 and at most 5,000."
+)
+MaxSteps = Annotated[int, Field(gt=0, description=MaxStepsDescription)]
 LearningRates = Annotated[
     Bound[tuple[Rate, ...]],
     Field(

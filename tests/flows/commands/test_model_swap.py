@@ -28,4 +28,4 @@ def test_help_and_the_old_name_lead_to_the_right_command(call: Call) -> None:
     assert "model-swap" in call("adapt", "--help").out
     one_line(call("adapt", "swap", "adapted", "--index", "runs/first"), "`adapt swap` is now `adapt preview`", 2)
     short = call("adapt", "--from", "new", "--onto", "old")
-    assert (short.code, "Usage: darklode adapt model-swap" in short.err) == (2, True)
+    assert (short.code, "darklode adapt model-swap [OPTIONS] RUN" in short.err) == (2, True)

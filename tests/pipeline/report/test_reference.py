@@ -43,7 +43,10 @@ def test_every_setting_is_described() -> None:
 
 def test_settings_that_sections_share_have_one_row() -> None:
     page = settings_markdown()
-    assert "| `max_steps` | adapt, reranker: `1000`; distill: `3000`; dual: `2000` | Maximum training steps." in page
+    assert (
+        "| `max_steps` | adapt: `null`; distill: `3000`; dual: `2000`; reranker: `1000` | Maximum training steps."
+        in page
+    )
     assert "Settings as in `bm25`." in page
     assert page.count("\n| `") <= 213
 

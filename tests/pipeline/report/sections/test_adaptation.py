@@ -19,7 +19,7 @@ def adapted(run: Run) -> Run:
 def test_the_page_tells_the_verdict_and_where_it_gains(adapted: Run) -> None:
     root = parsed(rendered(adapted))
     said = text_of(root)
-    assert "Query encoder adapted from tiny by linear" in said
+    assert "Query encoder adapted from tiny by auto" in said
     assert "The adapted encoder is released NDCG@10 +0.050." in said
     assert "+0.050 (+0.030 to +0.070)" in text_of(figure(root, "adapter-verdict"))
     told = text_of(figure(root, "adapter-verdict"))
