@@ -5,7 +5,7 @@ a fake server in its own process that answers at once, and on one with 256 slots
 machine, so rates by processor time of the client are less disturbed than those by the wall clock. The clients take
 turns, each starts anew (the judge with an empty ledger); the turn with the median of processor time. Then the
 verdicts of a server that fails three calls in ten (rate limits, server errors, dropped connections, truncated and
-malformed replies) against those of one that never fails. Takes 10 minutes; `--quick` makes 1,000 calls (1 min).
+malformed replies) against those of one that never fails. Takes two minutes; `--quick` makes 1,000 calls (1 min).
 
     python -m benchmarks.judge_client [--quick] [--pairs N]
 """
@@ -172,7 +172,7 @@ def measure_failures(pairs: int) -> tuple[list[list[object]], bool]:
     rows: list[list[object]] = []
     for name, flags in (("never fails", {}), ("30 % of calls fail", {"faults": 0.3, "hang": 5})):
         with chat_server(latency=LATENCY, slots=SLOTS, **flags) as url, tempfile.TemporaryDirectory() as scratch:
-            judge = llm_judge(url, timeout=2, attempts=5)
+            judge = llm_judge(url, timeout=2, max_attempts=5)
             ledger_judge = LedgerJudge(judge, Ledger(scratch))
             server_counts(url)  # resets the counts of the probing call
             began = time.perf_counter()
@@ -195,7 +195,7 @@ def failure_table(rows: Sequence[Sequence[object]], *, equal: bool) -> ResultTab
 def main() -> None:
     """Measure, print and save."""
     parser = options(__doc__)
-    parser.add_argument("--pairs", type=int, default=20_000)
+    parser.add_argument("--pairs", type=int, default=10_000)
     arguments = parser.parse_args()
     pairs = 1_000 if arguments.quick else arguments.pairs
     tables = [
