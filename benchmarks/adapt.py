@@ -220,12 +220,12 @@ def measure(name: str, folder: Path, cache: str, methods: Sequence[str], seeds: 
     with tempfile.TemporaryDirectory() as scratch:
         run = make_run(folder, Path(scratch) / "run", people_labels(folder, LEAST_GRADE[name]))
         for method in methods:
+            if method in {row[2] for row in rows}:  # `auto` chose it
+                continue
             trials = [
                 adapt(run, Run(f"{scratch}/{method}-{seed}"), cache, method, seed)
                 for seed in range(1 if method in CLOSED_FORM else seeds)
             ]
-            if trials[0].method != method and trials[0].method in methods:
-                continue
             rows.append(result_row(name, trials[0].method, trials))
             print(rows[-1], flush=True)
             systems = systems or system_rows(name, trials[0].method, trials)

@@ -106,12 +106,9 @@ class SearchConsole:
         tenant = self._tenant(request_body.tenant)
         names = self.service.systems(tenant)
         if request_body.system is not None and request_body.system not in names:
-            is_known = request_body.system in self.service.systems()
-            problem = (
-                f"{request_body.system!r} is not for tenant {tenant}"
-                if is_known
-                else (f"unknown system {request_body.system!r}")
-            )
+            problem = f"unknown system {request_body.system!r}"
+            if request_body.system in self.service.systems():
+                problem = f"{request_body.system!r} is not for tenant {tenant}"
             raise InputError(f"system: {problem}; available: {', '.join(names)}")
         return SearchRequest(request_body.system or names[0], request_body.query, request_body.depth, tenant)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 TRAIN_STAGE = Stage(
     "adaptation_trials",
-    11,
+    12,
     (*PAIR_TABLES, "term_queries", "headroom", "lexical_rankings"),
     ("training_log", "adaptation_trials", "adapter_weights"),
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CONTROL_STAGE = Stage(
     "control_weights",
-    3,
+    4,
     ("adaptation_queries", "adaptation_labels", "adaptation_texts", "term_queries", "adaptation_trials"),
     (CONTROL_WEIGHTS.name,),
 )
