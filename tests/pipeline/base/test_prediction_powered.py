@@ -13,14 +13,17 @@ from darklode.pipeline.base.label_weights import weigh_labels
 from darklode.pipeline.base.measure_influence import ExpectedMeasure, measure_influence
 from darklode.pipeline.base.prediction_powered import (
     MIN_QUERIES,
+    PRIOR_LABELS,
     Calibration,
     CorrectedEstimate,
     LabelSample,
+    _sampling_variance,
     calibrate,
     correct_mean,
     correct_ratio,
     tune,
 )
+from darklode.pipeline.base.types import Mask
 
 QUERIES, PER_QUERY = 40, 50
 QUERY = np.repeat(np.arange(QUERIES), PER_QUERY)
@@ -186,6 +189,22 @@ def test_labels_outside_a_domain_count_in_its_interval() -> None:
     assert value.mean() == pytest.approx(truth[domain].mean(), abs=0.03)
     assert ((high - low) / 2).mean() / 1.97 == pytest.approx(value.std(), rel=0.15)
     assert ((low <= truth[domain].mean()) & (truth[domain].mean() <= high)).mean() > 0.92
+
+
+def test_the_variance_of_a_domain_is_that_of_all_labels_without_influence_outside() -> None:
+    random = np.random.default_rng(3)
+    domain, truth = np.tile(np.arange(PER_QUERY) < 10, QUERIES), (random.random(len(QUERY)) < 0.6).astype(float)
+    probability, influence = np.full(len(QUERY), 0.05), np.where(domain, 0.1, 0.0)
+
+    def sampling_variance(sample: LabelSample, rows: Mask) -> float:
+        """Without the factor that counts a sample's labels beside those of the prior."""
+        n_labels = sample.is_labelled.sum()
+        return float(_sampling_variance(sample, influence[rows], probability[rows])[0] * (1 + PRIOR_LABELS / n_labels))
+
+    for seed in range(5):
+        sample = labelled(truth, 300, seed)
+        whole = sampling_variance(sample, np.ones(len(QUERY), bool))
+        assert sampling_variance(sample.take(domain), domain) == pytest.approx(whole, rel=0.03)
 
 
 def test_the_power_is_low_where_the_judge_misleads() -> None:
