@@ -1,14 +1,15 @@
 """Handling of Ctrl-C.
 
 A library may swallow a KeyboardInterrupt, so it is also remembered, and stages check it between units of work. During
-an import it is delayed: raised there it can leave Python's import lock held, which blocks every thread that imports.
+an import it is delayed until the line after it: raised within, it can leave Python's import lock held, which blocks
+every thread that imports.
 """
 
 import signal
+import sys
 import threading
 from types import FrameType
 
-RETRY_SECONDS = 0.05  # between attempts to stop during an import
 INTERRUPTED_EXIT_CODE = 130  # exit code of shells after Ctrl-C
 INTERRUPTED_MESSAGE = "interrupted; run the same command again to resume"
 
@@ -30,16 +31,29 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
-def _remember(number: int, frame: FrameType | None) -> None:
+def _remember(_number: int, frame: FrameType | None) -> None:
     _stop_requested.set()
-    if not _is_importing(frame):
+    importing = _importing_frame(frame)
+    if not importing:
         raise KeyboardInterrupt
-    again = threading.Timer(RETRY_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
-    again.daemon = True
-    again.start()
+    importing.f_trace = _interrupt
+    sys.settrace(_trace_nothing)  # frames have their own trace function called only while a global one is set
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
+def _importing_frame(frame: FrameType | None) -> FrameType | None:
+    """The frame that began the outermost import in progress, or None."""
+    importing = None
+    while frame:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            importing = frame.f_back
         frame = frame.f_back
-    return frame is not None
+    return importing
+
+
+def _interrupt(_frame: FrameType, _event: str, _argument: object) -> None:
+    sys.settrace(None)
+    raise KeyboardInterrupt
+
+
+def _trace_nothing(_frame: FrameType, _event: str, _argument: object) -> None:
+    return None

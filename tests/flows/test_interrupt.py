@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from helpers.runs import PYTHONPATH
 
 SWALLOWED = """
@@ -37,21 +39,24 @@ print("imported")
 """
 
 IMPORTING = """
-import time
 from darklode.flows import interrupt
 
 interrupt.listen()
 try:
-    import module
-    time.sleep(60)
+    IMPORT
+    print("continued")
 except KeyboardInterrupt:
     print("raised")
 """
 
 
-def test_an_import_ends_before_the_interrupt_is_raised(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "statement", ["import module", "from outer import value", "__import__('importlib').import_module('outer')"]
+)
+def test_an_import_ends_before_the_interrupt_is_raised(tmp_path: Path, statement: str) -> None:
     (tmp_path / "module.py").write_text(MODULE)
-    command = [sys.executable, "-c", IMPORTING]
+    (tmp_path / "outer.py").write_text("import module\nvalue = 1\n")
+    command = [sys.executable, "-c", IMPORTING.replace("IMPORT", statement)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([PYTHONPATH, str(tmp_path)])}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.split() == ["imported", "raised"]
