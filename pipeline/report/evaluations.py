@@ -17,13 +17,24 @@ DIGITS = 4
 CORRECTED_TITLE = "Corrected by people's labels, with differences to the best (95 % intervals)"
 
 
+def all_tenants(tables: Tables, name: str) -> pa.Table:
+    """The rows of a table that summarize all tenants, without the column `tenant`.
+
+    Args:
+        tables: must contain the table.
+        name: name of the table.
+    """
+    rows = tables.read(name)
+    return rows.filter(pc.is_null(rows["tenant"])).drop_columns("tenant")
+
+
 def summary_tables(tables: Tables) -> dict[str, pa.Table]:
     """Tables by title: scores of each system per part, and paired differences to the best by the first measure.
 
     Args:
         tables: must contain `evaluation` and `evaluation_pairs`.
     """
-    means, pairs = (_all_tenants(tables, name) for name in ("evaluation", "evaluation_pairs"))
+    means, pairs = (all_tenants(tables, name).to_pylist() for name in ("evaluation", "evaluation_pairs"))
     tables_by_title = {title: pa.Table.from_pylist(rows) for title, rows in _mean_tables(means)}
     for is_labelled in (False, True):
         part_rows = [row for row in pairs if (row["part"] == "labelled") is is_labelled]
@@ -42,7 +53,7 @@ def corrected_figures(tables: Tables, name: str) -> pa.Table:
         tables: may contain the table `name`.
         name: `corrected_evaluation` or `corrected_audit`.
     """
-    rows = _all_tenants(tables, name) if name in tables else []
+    rows: Rows = all_tenants(tables, name).to_pylist() if name in tables else []
     best = _best_systems([row for row in rows if row["other"] is None], ("measure",))
     corrected_rows = [
         {
@@ -82,7 +93,7 @@ def log_summary_tables(tables: Tables) -> dict[str, pa.Table]:
     Args:
         tables: must contain `online` and `online_pairs`, and `online_verdicts` if a judge checked shown documents.
     """
-    shares, pairs = (_all_tenants(tables, name) for name in ("online", "online_pairs"))
+    shares, pairs = (all_tenants(tables, name).to_pylist() for name in ("online", "online_pairs"))
     rows = [
         {"measure": row["measure"], "variant": row["variant"] or "(all)", "share": round(row["value"], DIGITS)}
         | {"interval": _format_interval(row, ""), "of": row["counted"]}
@@ -117,11 +128,6 @@ def _format_interval(row: Mapping[str, Any], sign: str) -> str:
     if row["low"] is None or row["high"] is None:
         return "–"
     return f"{row['low']:{sign}.{DIGITS}f} to {row['high']:{sign}.{DIGITS}f}"
-
-
-def _all_tenants(tables: Tables, name: str) -> Rows:
-    """The rows of a table that summarize all tenants."""
-    return [row for row in tables.read(name).to_pylist() if row["tenant"] is None]
 
 
 def _mean_tables(means: Rows) -> Iterator[tuple[str, Rows]]:

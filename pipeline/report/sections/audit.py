@@ -9,9 +9,9 @@ import pyarrow as pa
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, small_whiskers, stacked_bars, whiskers
 from darklode.pipeline.report.drawing import Chart, Drawing, Matrix, MatrixCell
+from darklode.pipeline.report.evaluations import all_tenants
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
-from darklode.pipeline.report.sections.evaluation import all_tenants
 from darklode.pipeline.report.source import ReportSource
 
 MAX_GROUPED_TENANTS = 6
@@ -124,7 +124,7 @@ SECTION = FigureSection(
             "judge_only is the value by the judge's labels alone. value, low and high (95 % interval) are corrected by "
             "people's labels of the review sample; empty with too few labels that matter to the figure. R (pooled) is "
             "the recall of the relevant pairs of all queries together.",
-            lambda source: all_tenants(source, "corrected_audit"),
+            lambda source: all_tenants(source.tables, "corrected_audit"),
             needs=("corrected_audit",),
             wide=True,
             max_rows=200,

@@ -6,18 +6,13 @@ import pyarrow as pa
 
 from darklode.pipeline.report.charts import Whisker, whiskers
 from darklode.pipeline.report.drawing import Chart
+from darklode.pipeline.report.evaluations import all_tenants
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
 MAX_CHARTS = 4
 """Number of measures drawn; the table has all."""
-
-
-def all_tenants(source: ReportSource, table: str) -> pa.Table:
-    """Read the rows of a table that summarize all tenants."""
-    rows = [row for row in source.tables.read(table).to_pylist() if row.pop("tenant") is None]
-    return pa.Table.from_pylist(rows)
 
 
 def _score_charts(table: pa.Table, _source: ReportSource) -> list[Chart]:
@@ -46,7 +41,7 @@ SECTION = FigureSection(
             "Scores",
             "Means over the counted test queries with 95 % bootstrap intervals over query clusters; the axis may not "
             "start at 0.",
-            lambda source: all_tenants(source, "evaluation"),
+            lambda source: all_tenants(source.tables, "evaluation"),
             _score_charts,
             ("evaluation",),
             wide=True,
@@ -57,7 +52,7 @@ SECTION = FigureSection(
             "Paired differences",
             "Difference between two systems on the same queries. p_holm is corrected for all comparisons of a part. "
             "True differences below detectable are missed with a probability above 20 % (power below 80 %).",
-            lambda source: all_tenants(source, "evaluation_pairs"),
+            lambda source: all_tenants(source.tables, "evaluation_pairs"),
             needs=("evaluation_pairs",),
             wide=True,
         ),
@@ -67,7 +62,7 @@ SECTION = FigureSection(
             "judge_only is the value by the judge's labels alone. value, low and high (95 % interval) are corrected by "
             "people's labels of the review sample; empty with too few labels that matter to the figure. R (pooled) is "
             "the recall of the relevant pairs of all queries together.",
-            lambda source: all_tenants(source, "corrected_evaluation"),
+            lambda source: all_tenants(source.tables, "corrected_evaluation"),
             needs=("corrected_evaluation",),
             wide=True,
             max_rows=200,
@@ -78,14 +73,14 @@ SECTION = FigureSection(
             "Shares over all searches and per experiment variant, with 95 % bootstrap intervals over sessions. An "
             "interleaved list is won by the variant with more clicks. irrelevant is judged on a sample of searches "
             "(online_verdicts.judge_id; labels of the embedded judge are weak).",
-            lambda source: all_tenants(source, "online"),
+            lambda source: all_tenants(source.tables, "online"),
             needs=("online",),
         ),
         Figure(
             "online-pairs",
             "Differences between variants",
             "Difference between two experiment variants; p_holm is corrected for all comparisons.",
-            lambda source: all_tenants(source, "online_pairs"),
+            lambda source: all_tenants(source.tables, "online_pairs"),
             needs=("online_pairs",),
         ),
     ),
