@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -13,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
 from darklode.pipeline.base.artifacts.output import Output, Report
+from darklode.pipeline.base.artifacts.parquet_writer import encode
 from darklode.pipeline.base.artifacts.s3_lease import LeaseRecord, RunLease, hold_s3_lease, refusal
 from darklode.pipeline.base.artifacts.stage import (
     FAILURE_FACT,
@@ -23,6 +25,7 @@ from darklode.pipeline.base.artifacts.stage import (
     difference,
     fingerprint,
     key_of,
+    part_file,
     parts_of,
 )
 from darklode.pipeline.base.artifacts.store import LOCK_FILE, ReadOnlyStore, Store, explain_write_errors
@@ -179,7 +182,7 @@ class Run:
 
     def manifest(self, stage: Stage) -> Manifest | None:
         """A stage's manifest, or None if it is not complete."""
-        name = f"manifests/{stage.name}.json"
+        name = _manifest_file(stage.name)
         data = self.store.read(name)
         return None if data is None else self._parse(name, data)
 
@@ -244,7 +247,7 @@ class Run:
             software=dict(_software()),
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        name = f"manifests/{stage.name}.json"
+        name = _manifest_file(stage.name)
         if self._s3_lease:
             self._s3_lease.confirm()
         # Another process may have written meanwhile if it runs without a lock, or on S3 without conditional writes.
@@ -257,6 +260,42 @@ class Run:
         if failure:
             raise failure
         return manifest
+
+    def clear_table(self, stage: Stage, table: str) -> None:
+        """Delete the rows of a table that nothing needs any more; the stages that write and read it stay up to date.
+
+        The table is empty afterwards. The stage's units are forgotten: if it runs again, it repeats all its work.
+
+        Args:
+            stage: a complete stage; nothing happens if it is not.
+            table: one of the tables that it writes.
+        """
+        manifest = self.manifest(stage)
+        if manifest is None:
+            return
+        if manifest.rows(table):
+            data = encode(TABLES[table].empty())
+            sha256 = hashlib.sha256(data).hexdigest()
+            file = part_file(table, stage.name, 0, sha256)
+            self.store.write(file, data)
+            parts = [
+                replace(part, file=file, rows=0, size=len(data), first_row=0, merged_rows=0, merged_sha256=sha256)
+                for part in manifest.outputs[table]
+            ]
+            manifest = replace(manifest, outputs=manifest.outputs | {table: parts}, units={})
+            if self._s3_lease:
+                self._s3_lease.confirm()
+            self.store.write(_manifest_file(stage.name), manifest.to_json())
+        self.delete_old_parts(manifest)
+
+    def is_cleared(self, stage: Stage, table: str) -> bool:
+        """Whether rows of a complete stage's table were deleted by `clear_table`."""
+        manifest = self.manifest(stage)
+        return manifest is not None and any(part.is_cleared for part in manifest.outputs[table])
+
+    def forget(self, stage: Stage) -> None:
+        """Delete a stage's manifest, so that the stage runs again."""
+        self.store.delete(_manifest_file(stage.name))
 
     def _open_inputs(self, stage: Stage) -> Tables:
         """Open the tables that a stage reads, and those it consults as far as they exist."""
@@ -284,3 +323,7 @@ class Run:
         for name in self._list_tables(manifest.outputs):
             if manifest.stage in name and name not in current_files and own_part.fullmatch(name.rpartition("/")[2]):
                 self.store.delete(name)
+
+
+def _manifest_file(stage: str) -> str:
+    return f"manifests/{stage}.json"

@@ -49,6 +49,9 @@ class Part:
         first_row: row of the merged file at which the part begins.
         merged_rows: number of rows of the merged file; None: the part is a file of its own.
         merged_sha256: hex digest of the merged file.
+
+    A part whose rows were deleted (`Run.clear_table`) is a range of no rows of an empty file; `sha256` still identifies
+    the rows that it had, so that stages that have read them stay up to date.
     """
 
     file: str
@@ -64,6 +67,11 @@ class Part:
     def is_merged(self) -> bool:
         """Whether it is a range of rows of a merged file."""
         return self.merged_rows is not None
+
+    @property
+    def is_cleared(self) -> bool:
+        """Whether its rows were deleted."""
+        return self.merged_rows == 0
 
     @property
     def file_sha256(self) -> str:

@@ -14,9 +14,11 @@ from filelock import FileLock
 
 from darklode.pipeline.base.artifacts import Manifest, Output, Plan, Run, Stage, Tables
 from darklode.pipeline.base.artifacts.store import LOCK_FILE
+from darklode.pipeline.base.artifacts.verify import verify
+from darklode.pipeline.base.duckdb_views import query
 from darklode.pipeline.base.errors import ArtifactError
 from helpers.runs import PYTHONPATH, put
-from helpers.staged import STAGE, build, fail, killed, qrels, state
+from helpers.staged import STAGE, UNITS, build, fail, killed, qrels, state
 
 READER = Stage("reader", 1, ("qrels",), ("pool",))
 SETTINGS = {"depth": 60, "names": ("a", "b")}
@@ -329,3 +331,35 @@ def test_a_stage_that_another_process_finished_meanwhile_is_not_written_over(run
     assert run.plan(STAGE, {}).is_up_to_date
     run.execute(run.plan(STAGE, {}), lambda _, output: output.write("qrels", qrels("again")))
     assert set(run.store.sizes("tables/qrels")) == {part.file for part in run.parts()["qrels"]}
+
+
+def test_a_cleared_table_is_empty_and_everything_stays_up_to_date(run: Run) -> None:
+    build(run.store.url)
+    run.execute(plan(run), leave)
+    size = sum(run.store.sizes("tables/qrels").values())
+    run.clear_table(STAGE, "qrels")
+    assert run.is_cleared(STAGE, "qrels")
+    assert sum(run.store.sizes("tables/qrels").values()) < size / 2
+    again = Run(run.store.url)
+    assert again.plan(STAGE, {}).is_up_to_date
+    assert plan(again).is_up_to_date
+    assert not [check.problem for check in verify(again) if check.problem]
+    assert again.tables("qrels").rows("qrels") == again.tables("qrels").read("qrels").num_rows == 0
+    assert again.tables("qrels").sql("FROM qrels").num_rows == 0
+    assert query(again, "SELECT count(*) AS n FROM qrels").to_pylist() == [{"n": 0}]
+    before = dict(run.store.sizes("tables/qrels"))
+    again.clear_table(STAGE, "qrels")
+    assert run.store.sizes("tables/qrels") == before
+
+
+def test_a_stage_with_a_cleared_table_repeats_all_its_work(run: Run) -> None:
+    build(run.store.url)
+    whole = state(run)
+    run.clear_table(STAGE, "qrels")
+    run.forget(STAGE)
+    assert build(run.store.url) == list(UNITS)
+    assert state(run) == whole
+    run.clear_table(STAGE, "qrels")
+    run.store.delete(next(iter(run.store.sizes("tables/rejects"))))
+    assert build(run.store.url) == list(UNITS), "a unit whose rows are gone is not reused"
+    assert state(run) == whole
