@@ -86,7 +86,7 @@ class Problem:
         """Scores of the whole encoder trained on a task as by `adapt`; the whitening's where validation prefers it."""
         settings = AdaptSettings().with_method("full", len(task.train))
         method = EncoderMethod(settings, self.base)
-        (rate,) = method.hyperparameters
+        _, rate = method.hyperparameters  # the first is the untrained whitening
         history = method.fit(task, rate, 0, lambda *_: None)
         share = best_score(score_shares(self.task, method, history.best_weights)).share
         return self.score(method.vectors(history.best_weights, share, self.test))

@@ -17,9 +17,9 @@ from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.heads import name_tensors
 from darklode.pipeline.train.fit.methods import INTERPOLATION_SHARES, PerTaskCache
-from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder
+from darklode.pipeline.train.fit.trainable_encoder import START_BIAS, START_TENSOR, TrainableEncoder
 from darklode.pipeline.train.fit.trial import TrainingHistory
-from darklode.pipeline.train.fit.whitening import best_uncentered, whitenings
+from darklode.pipeline.train.fit.whitening import Whitening, best_uncentered, best_whitening, whitenings
 from darklode.pipeline.train.types import TENSORS_FILE, Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -42,20 +42,27 @@ class EncoderMethod:
         assert isinstance(base.encoder, SentenceTransformersSettings)
         self._settings, self._base, self._encoder = settings, base, base.encoder
         self._opened: TrainableEncoder | None = None
-        self._start = PerTaskCache(lambda task: best_uncentered(task, whitenings(task)))
+        maps = PerTaskCache(lambda task: list(whitenings(task)))
+        self._start = PerTaskCache(lambda task: best_uncentered(task, maps(task)))
+        self._untrained = PerTaskCache(lambda task: best_whitening(task, maps(task)))
 
     @property
     def hyperparameters(self) -> Sequence[float]:
-        """The learning rates."""
-        return self._settings.learning_rates or DEFAULT_LEARNING_RATES[self._settings.method]
+        """The learning rates; first 0, the untrained whitening, if training starts from one."""
+        rates = self._settings.learning_rates or DEFAULT_LEARNING_RATES[self._settings.method]
+        return rates if self._settings.init == "base" else (0.0, *rates)
 
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 
+        if not setting:
+            return TrainingHistory(best_weights=_map_weights(task, self._untrained(task)))
         whitening = self._start(task) if self._settings.init != "base" else None
         with deterministic(seed):
             encoder = self._open()
-            encoder.start = None if whitening is None else torch.from_numpy(whitening.weight)
+            encoder.start = (
+                None if whitening is None else (torch.from_numpy(whitening.weight), torch.from_numpy(whitening.bias))
+            )
             return train_encoder(task, self._settings, setting, encoder, seed, on_step)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
@@ -92,7 +99,7 @@ class EncoderMethod:
 
         if self._settings.method == "full":
             return {}
-        tensors = {name: tensor for name, tensor in encoder.state().items() if name != START_TENSOR}
+        tensors = {name: tensor for name, tensor in encoder.state().items() if name not in {START_TENSOR, START_BIAS}}
         if self._settings.method == "top_n":
             about = json.dumps({"base": self._base.identity["encoder"]})
             return {TENSORS_FILE: save(dict(tensors), metadata={"darklode": about})}
@@ -118,5 +125,12 @@ def _start_layer(encoder: TrainableEncoder) -> Layers:
     """The fixed linear map after an encoder that started from a whitening."""
     if encoder.start is None:
         return []
-    weight = np.ascontiguousarray(encoder.start.numpy())
-    return [(weight, np.zeros(len(weight), np.float32))]
+    weight, bias = (np.ascontiguousarray(tensor.numpy()) for tensor in encoder.start)
+    return [(weight, bias)]
+
+
+def _map_weights(task: Task, whitening: Whitening | None) -> Weights:
+    """The base encoder with a whitening after it; None: with the identity."""
+    eye = np.eye(task.frozen.dimensions, dtype=np.float32)
+    weight, bias = (eye, np.zeros(len(eye), np.float32)) if whitening is None else (whitening.weight, whitening.bias)
+    return {START_TENSOR: weight, START_BIAS: bias}

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet
 
 
-START_TENSOR = "start"
-"""Name, among the saved weights, of the whitening that training starts from (`adapt.init: whitened`).
+START_TENSOR, START_BIAS = "start", "start_bias"
+"""Names, among the saved weights, of the whitening that training starts from (`adapt.init: whitened`).
 
 The map is applied to the vectors and stays fixed during training. Renaming it would make saved weights unreadable.
 """
@@ -123,8 +123,8 @@ class TrainableEncoder:
     Attributes:
         loaded: the sentence-transformers model.
         trained: the trained parameters by name; `state` and `restore` cover these only.
-        start: whitening that training starts from, shape (dimensions, dimensions), applied before normalization; None:
-            no map.
+        start: whitening that training starts from, applied to unit vectors: shapes (dimensions, dimensions) and
+            (dimensions,); None: no map.
 
     Args:
         loaded: the sentence-transformers model in float32; changed in place.
@@ -138,7 +138,7 @@ class TrainableEncoder:
         loaded.requires_grad_(False)
         self._lora = add_lora(loaded[0].auto_model, adapt) if adapt.method == "lora" else None
         self.trained = trainable(loaded[0].auto_model, adapt)
-        self.start: Tensor | None = None
+        self.start: tuple[Tensor, Tensor] | None = None
         self._base = self._copies()
         for module in loaded.modules():
             if isinstance(module, nn.Dropout):
@@ -156,10 +156,12 @@ class TrainableEncoder:
         return features
 
     def unit(self, vectors: Tensor) -> Tensor:
-        """Truncate the model's vectors, apply `start` if there is one, and normalize each row."""
-        truncated = vectors[:, : self._settings.truncate_dim].float()
-        mapped = truncated if self.start is None else truncated @ self.start.T.to(truncated.device)
-        return functional.normalize(mapped, dim=1)
+        """Truncate and normalize the model's vectors; apply `start` if there is one, and normalize again."""
+        unit_vectors = functional.normalize(vectors[:, : self._settings.truncate_dim].float(), dim=1)
+        if self.start is None:
+            return unit_vectors
+        weight, bias = (tensor.to(unit_vectors.device) for tensor in self.start)
+        return functional.normalize(functional.linear(unit_vectors, weight, bias), dim=1)
 
     def vectors(self, queries: QuerySet) -> Floats:
         """Encode queries with the current weights: unit vectors (n_queries, dimensions), zero for a blank query."""
@@ -195,29 +197,30 @@ class TrainableEncoder:
         return np.asarray(self.unit(torch.from_numpy(vectors)).numpy(), np.float32)
 
     def state(self) -> Weights:
-        """Copy the trained tensors by name, and the map `start` under the name `START_TENSOR`."""
-        start_map = {} if self.start is None else {START_TENSOR: self.start.numpy().copy()}
-        return start_map | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
+        """Copy the trained tensors by name, and the map `start` as `START_TENSOR` and `START_BIAS`."""
+        start = () if self.start is None else self.start
+        maps = {name: tensor.numpy().copy() for name, tensor in zip((START_TENSOR, START_BIAS), start, strict=False)}
+        return maps | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
 
     def restore(self, weights: Weights, share: float = 1.0) -> None:
         """Set the trained parameters by interpolating between the base weights and saved weights.
 
         Args:
-            weights: saved by `state`.
+            weights: saved by `state`; a parameter that they lack gets the base's.
             share: 0 gives the base encoder, 1 the saved weights. For LoRA only B is scaled, which scales the update BA.
         """
         with torch.no_grad():
             for name, parameter in self.trained.items():
                 base = self._base[name]
-                saved = torch.from_numpy(weights[name]).reshape(parameter.shape)
+                saved = torch.from_numpy(weights[name]).reshape(parameter.shape) if name in weights else base
                 if ".lora_" in name:
                     parameter.copy_(saved * share if ".lora_B." in name else saved)
                 else:
                     parameter.copy_(saved if share == 1 else torch.lerp(base.float(), saved, share))
         self.start = None
         if START_TENSOR in weights:
-            start_map = torch.from_numpy(weights[START_TENSOR])
-            self.start = torch.lerp(torch.eye(len(start_map)), start_map, share)
+            weight, bias = (torch.from_numpy(weights[name]) for name in (START_TENSOR, START_BIAS))
+            self.start = torch.lerp(torch.eye(len(weight)), weight, share), share * bias.reshape(-1)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Iterate over the trained parameters."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.types import Weights
 
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-ABLATION_STAGE = Stage("adapt_compare", 9, (*PAIR_TABLES, "term_queries"), (COMPARISON_LISTS.name,))
+ABLATION_STAGE = Stage("adapt_compare", 10, (*PAIR_TABLES, "term_queries"), (COMPARISON_LISTS.name,))
 
 
 def compare(

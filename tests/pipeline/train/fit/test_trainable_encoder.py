@@ -10,7 +10,13 @@ from transformers import AutoModel, Qwen3Config, XLMRobertaConfig
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder, add_lora, trainable
+from darklode.pipeline.train.fit.trainable_encoder import (
+    START_BIAS,
+    START_TENSOR,
+    TrainableEncoder,
+    add_lora,
+    trainable,
+)
 from darklode.pipeline.train.fit.whitening import whiten
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
@@ -95,15 +101,16 @@ def test_it_begins_as_the_base_and_comes_back_to_it(adapted: Adapted, method: st
     draws = np.random.default_rng(0)
     moved = {name: one + draws.normal(0, 0.3, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     began = np.eye(8, dtype=np.float32) + draws.normal(0, 0.3, (8, 8)).astype(np.float32)
+    start = {START_TENSOR: began, START_BIAS: draws.normal(0, 0.3, 8).astype(np.float32)}
     encoder.restore(moved)
     plain = encoder.vectors(asked)
-    encoder.restore(moved | {START_TENSOR: began}, 1.0)
+    encoder.restore(moved | start, 1.0)
     whole = encoder.vectors(asked)
-    np.testing.assert_allclose(whole, whiten(plain, began), atol=1e-6)
+    np.testing.assert_allclose(whole, whiten(plain, began, start[START_BIAS]), atol=1e-6)
     assert np.abs(whole - asked.vectors).max() > 1e-2
-    encoder.restore(moved | {START_TENSOR: began}, 0.0)
+    encoder.restore(moved | start, 0.0)
     np.testing.assert_allclose(encoder.vectors(asked), asked.vectors, atol=1e-6)
-    encoder.restore(moved | {START_TENSOR: began}, 1.0)
+    encoder.restore(moved | start, 1.0)
     encoder.merge()
     np.testing.assert_allclose(encoder.vectors(asked), whole, atol=1e-5)
 

@@ -18,7 +18,7 @@ from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.fit.head_methods import HeadMethod
 from darklode.pipeline.train.fit.heads import Head
-from darklode.pipeline.train.fit.trainable_encoder import START_TENSOR, TrainableEncoder
+from darklode.pipeline.train.fit.trainable_encoder import START_BIAS, START_TENSOR, TrainableEncoder
 from darklode.pipeline.train.fit.whitening import whiten
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER as ADAPTER
 from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, SAVED_RECORD_FILE, Adapter
@@ -147,7 +147,7 @@ def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
     encoder, draws = TrainableEncoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
     weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     began = np.eye(8, dtype=np.float32) + draws.normal(0, 0.3, (8, 8)).astype(np.float32)
-    weights |= {START_TENSOR: began}
+    weights |= {START_TENSOR: began, START_BIAS: draws.normal(0, 0.3, 8).astype(np.float32)}
     run = decided(adapted, tmp_path / "out", weights)
     save(run, adapted.base, model, adapt)
     encoder.restore(weights, 1.0)

@@ -52,7 +52,7 @@ def test_it_learns_other_pairs_with_the_selected_setting(adapted: Adapted, tmp_p
 
 @pytest.mark.parametrize(
     ("update", "trial", "share", "step"),
-    [({}, 0, 1.0, 1), ({}, 1, 0.0, 1), ({"method": "whitened"}, 1, 1.0, 1), ({"method": "full"}, 0, 1.0, 0)],
+    [({}, 0, 1.0, 1), ({}, 1, 0.0, 1), ({"method": "whitened"}, 1, 1.0, 1), ({"method": "full"}, 1, 1.0, 0)],
     ids=["the untrained start", "the base", "a method without labels", "the whitening an encoder starts from"],
 )
 def test_without_trained_labels_there_is_none(
