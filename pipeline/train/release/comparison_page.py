@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import cell, document
-from darklode.pipeline.evaluate.paired import is_above_zero
+from darklode.pipeline.evaluate.paired import holm, is_above_zero
 from darklode.pipeline.train.release.ablation import ABLATION_STAGE
 from darklode.pipeline.train.release.baselines import BM25_SUFFIX, CLOZE_SUFFIX, JOINT, SHUFFLED_SUFFIX
 from darklode.pipeline.train.release.verdict import DECIDING_PART
@@ -64,7 +64,9 @@ def by_system(run: Run, part: str) -> pa.Table:
 
 
 def explain_controls(run: Run) -> list[str]:
-    """What share of the gain the control reaches, one sentence per system."""
+    """What share of the gain the control reaches, one sentence per system; what labels are worth, Holm-corrected over
+    the methods.
+    """
     rows = {row["system"]: row for row in by_system(run, deciding(run)).to_pylist()}
     sentences = []
     for name, (claim, worth) in CONTROLS.items():
@@ -74,12 +76,12 @@ def explain_controls(run: Run) -> list[str]:
                 gain_text = f"{row['difference']:+.3f} of {method}'s {rows[method]['difference']:+.3f}"
                 gains = f"{gain_text} {worth}" if is_above_zero(row) else f"{method} is not seen to gain"
                 sentences.append(f"{gains}: {claim} {_format_interval(row['difference'], row['low'], row['high'])}.")
-    for name, row in rows.items():
-        if name in METHODS and row["over_low"] is not None:
-            over = _format_interval(row["over_shuffled"], row["over_low"], row["over_high"])
-            worthy = is_above_zero(row | {"low": row["over_low"], "p": row["over_p"]})
-            sure = "is worth" if worthy else "is not shown to be worth anything"
-            sentences.append(f"What {name} learns from the labels {sure}: {over} over shuffled ones.")
+    methods = [row for name, row in rows.items() if name in METHODS and row["over_low"] is not None]
+    for row, p in zip(methods, holm([row["over_p"] for row in methods]), strict=True):
+        over = _format_interval(row["over_shuffled"], row["over_low"], row["over_high"])
+        worthy = is_above_zero(row | {"low": row["over_low"], "p": p})
+        sure = "is worth" if worthy else "is not shown to be worth anything"
+        sentences.append(f"What {row['system']} learns from the labels {sure}: {over} over shuffled ones.")
     return sentences
 
 

@@ -106,6 +106,9 @@ def test_what_needs_no_labels_is_said_of_the_lift(tmp_path: Path) -> None:
         "What linear learns from the labels is not shown to be worth anything: +0.015 (-0.001 to +0.030) over "
         "shuffled ones.",
     ]
+    doubtful = [row | {"over_p": 0.03} for row in rows]
+    put(run, "comparison", pa.Table.from_pylist(doubtful, schema=TABLES["comparison"].schema))
+    assert not any("is worth:" in said for said in explain_controls(run)), "two methods were tested"
     few = pa.Table.from_pylist([row | {"clusters": 9} for row in rows], schema=TABLES["comparison"].schema)
     put(run, "comparison", few)
     assert not any("needs no" in said or "is worth:" in said for said in explain_controls(run)), "too few to tell"
