@@ -157,8 +157,9 @@ def _step(  # noqa: PLR0913, PLR0917 (all that a tenant's training depends on)
             ),
             "the seed": key_of(settings.seed),
             "the judges": key_of(judges.identity),
+            "the stages": key_of({step.stage.name: step.stage.version for step in steps(base, settings)}),
             **({"where each begins": warm_start} if warm_start else {}),
-            **({"pooled": "yes"} if origin.pooled else {}),
+            **({"pooled": f"version {POOLED_STAGE.version}"} if origin.pooled else {}),
         }
 
     return Step(

@@ -1,6 +1,7 @@
 """adapt-tenants: a folder, a verdict and a fingerprint for each tenant, from its rows alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from darklode.flows import open_systems
+from darklode.flows.jobs import adapt_encoder as jobs
 from darklode.flows.jobs.adapt_encoder import adapt_encoder
 from darklode.flows.jobs.adapt_tenants import adapt_tenants
 from darklode.pipeline.base.artifacts import Run
@@ -112,6 +114,12 @@ def test_nothing_is_done_again_and_a_killed_run_ends_with_the_same_bytes(
     before, calls[:] = contents(tmp_path / "out"), []
     adapted(tmp_path)
     assert (calls, contents(tmp_path / "out")) == ([], before)
+    with monkeypatch.context() as upgraded:
+        upgraded.setattr(jobs, "CONTROL_STAGE", replace(jobs.CONTROL_STAGE, version=99))
+        adapted(tmp_path)
+    assert {"adapted_tenants", "control_weights"} <= {*calls}, "another version of a tenant's stage"
+    adapted(tmp_path)
+    calls.clear()
     names = [name for name in before if "adapter_weights" in name]
     assert len(names) == 3
     assert {name: before[name] for name in names} == {name: contents(root / "out")[name] for name in names}
