@@ -149,6 +149,7 @@ def _serve_index(
             searcher.resolve_tenant(tenant)
         for adapter in named_systems.adapters.values():
             searcher.require_same_encoder(adapter)
+            adapter.require_intact()
             if tenant is not None:
                 adapter.require_tenant(tenant)
         for name, model in named_systems.models.items():

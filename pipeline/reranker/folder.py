@@ -15,8 +15,9 @@ from darklode.pipeline.reranker.evaluation import RERANKER_TEST_STAGE
 from darklode.pipeline.reranker.stage import READS, RERANKER_STAGE, load_best_reranker
 from darklode.pipeline.reranker.verdict import RERANKER_VERDICT_STAGE, SHIPPED, read_reranker_verdict
 from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.release.adapter import weights_hash
 from darklode.pipeline.train.release.folder import is_up_to_date, save_folder
-from darklode.pipeline.train.release.identity import DATA_TABLES, fingerprint, weights_hash
+from darklode.pipeline.train.release.identity import DATA_TABLES, fingerprint
 from darklode.pipeline.train.release.onnx_export import ONNX_FOLDER
 
 if TYPE_CHECKING:

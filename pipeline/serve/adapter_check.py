@@ -20,9 +20,9 @@ from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.serve.adapter_retriever import AdaptedBuilder
 from darklode.pipeline.serve.run_search import TenantIndex
-from darklode.pipeline.train.release.adapter import Adapter
+from darklode.pipeline.train.release.adapter import Adapter, weights_hash
 from darklode.pipeline.train.release.compatibility import ENCODER_FACTS, MIN_COSINE, CheckFinding, returns_same
-from darklode.pipeline.train.release.identity import DEPTH, identity, index_digest, mean_shift, weights_hash
+from darklode.pipeline.train.release.identity import DEPTH, identity, index_digest, mean_shift
 from darklode.schemas.settings import Settings
 
 

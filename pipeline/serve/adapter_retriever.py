@@ -29,8 +29,10 @@ class AdaptedBuilder:
         """Open the base's vectors of the corpus; missing ones are computed first.
 
         Raises:
+            ArtifactError: the adapter's files do not match its record.
             MissingPart: a text has no vector, and the base encoder is not available.
         """
+        self.adapter.require_intact()
         cache = EmbeddingCache(self.base.cache.root, self.base.cache.vector_dtype)
         vectors = chunk_vectors(Deferred(self.base.encoder, self.base.cache.root), cache, corpus.hashed_chunks)
         return Neural(self.base.name, self.adapter.encode, vectors, self.base.vectors)

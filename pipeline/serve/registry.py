@@ -19,8 +19,7 @@ from darklode.pipeline.base.errors import ArtifactError, DarklodeError, DoesNotF
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.serve.adapter_check import AdapterCheck, require_fit
 from darklode.pipeline.serve.release_gate import LiveAdapters, require_no_loss
-from darklode.pipeline.train.release.adapter import HEAD_FILE, RECORD_FILE, Adapter, read_record
-from darklode.pipeline.train.release.identity import weights_hash
+from darklode.pipeline.train.release.adapter import HEAD_FILE, RECORD_FILE, Adapter, read_record, weights_hash
 from darklode.pipeline.train.release.term_modules import TERMS_PATH
 
 REGISTRY_FILE = "registry.json"

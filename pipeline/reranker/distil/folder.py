@@ -15,8 +15,8 @@ from darklode.pipeline.reranker.distil.sampling import TEST
 from darklode.pipeline.reranker.distil.training import DISTILLED_JUDGE_STAGE, PairTexts, load_distilled
 from darklode.pipeline.reranker.folder import RECORDS
 from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.release.adapter import weights_hash
 from darklode.pipeline.train.release.folder import is_up_to_date, save_folder
-from darklode.pipeline.train.release.identity import weights_hash
 
 if TYPE_CHECKING:
     from darklode.pipeline.reranker.distil.comparison import LogitCalibration

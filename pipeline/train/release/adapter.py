@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from importlib import import_module
 from logging import ERROR, getLogger
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.artifacts import Store, key_of
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -132,21 +133,48 @@ class Adapter:
         vectors[[not text.strip() for text in texts]] = 0
         return vectors
 
-    @property
+    def require_intact(self) -> None:
+        """Check that the files are those that the record describes, which a save that was killed does not leave.
+
+        Raises:
+            ArtifactError: they are not.
+        """
+        if not self._is_intact:
+            raise ArtifactError(
+                f"{self.store.path(self.files)} is not what {RECORD_FILE} describes: it is damaged, or its save was "
+                "interrupted; run the command that made the adapter again"
+            )
+
+    @cached_property
+    def _is_intact(self) -> bool:
+        recorded = self.facts.get("weights")  # unknown while the record is being made
+        return recorded is None or weights_hash(self.store, self.files) == recorded
+
+    @cached_property
     def layers(self) -> Layers:
-        """Layers of the head; empty without a head, or if the base was kept."""
+        """Layers of the head; empty without a head, or if the base was kept.
+
+        Raises:
+            ArtifactError: the files do not match the record.
+        """
         from safetensors.numpy import load
 
         from darklode.pipeline.train.fit.heads import layers_of
 
+        self.require_intact()
         data = self.store.read(HEAD_FILE)
         return [] if data is None else layers_of(load(data))
 
     @cached_property
     def model(self) -> Any:
-        """The folder loaded with sentence-transformers, on the CPU."""
+        """The folder loaded with sentence-transformers, on the CPU.
+
+        Raises:
+            ArtifactError: the files do not match the record.
+        """
         from sentence_transformers import SentenceTransformer
 
+        self.require_intact()
         getLogger("sentence_transformers").setLevel(ERROR)  # hides the message about the adapter's prompt
         logging: Any = import_module("transformers.utils").logging
         logging.disable_progress_bar()  # it would interrupt Darklode's own output
@@ -171,6 +199,12 @@ class Adapter:
 def _base(settings: str) -> Callable[[Sequence[str]], Floats]:
     """Base vectors; loaded once and shared, since thousands of adapters can have the same base."""
     return SentenceTransformersSettings.model_validate_json(settings).load().encode_queries
+
+
+def weights_hash(store: Store, folder: str = ENCODER_FOLDER, beside: Sequence[str] = (SAVED_RECORD_FILE,)) -> str:
+    """Fingerprint of a folder by file names and contents, without the files `beside`."""
+    files = sorted(set(store.sizes(folder, recursive=True)) - set(beside))
+    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files})
 
 
 def read_record(store: Store) -> Facts:

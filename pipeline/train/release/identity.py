@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
+from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.base.chunk_texts import Digest
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models.local import fetch_hint, locate
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD_FILE, SAVED_RECORD_FILE, Adapter, read_record
+from darklode.pipeline.train.release.adapter import RECORD_FILE, Adapter, read_record, weights_hash
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
@@ -59,18 +58,22 @@ def record(  # noqa: PLR0913, PLR0917 (what is recorded)
         pooled: evidence of other tenants that it is released on; None: the tenant's own.
     """
     tables, adapter = run.tables(*DATA_TABLES), Adapter(run.store, {"form": form}, base.queries)
-    data, weights = learned, weights_hash(run.store, adapter.files)
+    weights = weights_hash(run.store, adapter.files)
     name = key_of(
         verdict["tenant"],
         weights,
         base.identity,
-        data,
+        learned,
         [source.run.store.url for source in base.sources],
         *([pooled] if pooled else []),
     )
-    if read_record(run.store).get("id") == name:
-        return
-    frozen = base.open(tables)
+    before = read_record(run.store)
+    if before.get("id") == name:  # the same vectors, whatever else was decided or measured since
+        dimensions, indexes = before["base"]["dimensions"], before["indexes"]
+    else:
+        frozen = base.open(tables)
+        dimensions = frozen.dimensions
+        indexes = [_index(base, frozen, adapter, tables, source) for source in base.sources]
     facts = {
         "id": name,
         "form": form,
@@ -80,15 +83,17 @@ def record(  # noqa: PLR0913, PLR0917 (what is recorded)
         "label_bias": verdict.get("label_bias"),
         "pooled": pooled,
         "scores": {name: verdict[name] for name in SCORE_COLUMNS},
-        "base": identity(settings) | {"dimensions": frozen.dimensions},
+        "base": identity(settings) | {"dimensions": dimensions},
         "weights": weights,
-        "data": data,
+        "data": learned,
         "learned": sorted(
             {*tables.sql(TRAINING_TEXTS_SQL)["text"].to_pylist(), *(base.start.learned if base.start else ())}
         ),
-        "indexes": [_index(base, frozen, adapter, tables, source) for source in base.sources],
+        "indexes": indexes,
     }
-    run.store.write(RECORD_FILE, json.dumps(facts, indent=1, ensure_ascii=False).encode())
+    data = json.dumps(facts, indent=1, ensure_ascii=False).encode()
+    if run.store.read(RECORD_FILE) != data:
+        run.store.write(RECORD_FILE, data)
 
 
 def identity(settings: SentenceTransformersSettings) -> Facts:
@@ -142,12 +147,6 @@ def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
     digest = Digest(2)
     digest.update(pa.table({"text_id": text_ids, "hash": hashes}).sort_by("text_id").columns)
     return digest.hexdigest()
-
-
-def weights_hash(store: Store, folder: str = ENCODER_FOLDER, beside: Sequence[str] = (SAVED_RECORD_FILE,)) -> str:
-    """Fingerprint of a folder by file names and contents, without the files `beside`."""
-    files = sorted(set(store.sizes(folder, recursive=True)) - set(beside))
-    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files})
 
 
 def mean_shift(base: Floats, adapted: Floats) -> float:

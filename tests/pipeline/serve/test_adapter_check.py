@@ -14,8 +14,7 @@ from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD_FILE
-from darklode.pipeline.train.release.identity import weights_hash
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD_FILE, weights_hash
 from helpers.adapted import build_to_adapt, model_in, refused, shipped_adapter
 
 Change = Callable[[dict[str, Any]], object]

@@ -12,8 +12,7 @@ from darklode.flows import open_systems
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift, SettingsError
 from darklode.pipeline.serve.registry import ADAPTERS_FOLDER, REGISTRY_FILE, AdapterRegistry
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD_FILE, Adapter
-from darklode.pipeline.train.release.identity import weights_hash
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, RECORD_FILE, Adapter, weights_hash
 from darklode.pipeline.train.release.term_modules import TERMS_PATH
 from darklode.pipeline.train.release.warm_start import load_initial_head
 from helpers.adapted import TENANT, judged_by

@@ -17,8 +17,7 @@ from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings, 
 from darklode.pipeline.serve.adapter_check import AdapterCheck
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.serve.release_gate import MARGIN, LiveAdapters, fall_summary, learned_queries, require_no_loss
-from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD_FILE, RECORD_FILE, Adapter
-from darklode.pipeline.train.release.identity import weights_hash
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD_FILE, RECORD_FILE, Adapter, weights_hash
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import CacheSettings, Settings
 from helpers.adapted import TENANT, model_in, of_tenants

@@ -19,9 +19,8 @@ from darklode.pipeline.towers.folder import SHIPPED_STUDENT, save, sentence
 from darklode.pipeline.towers.stage import load_best_student
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.determinism import deterministic
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, Adapter
+from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, Adapter, weights_hash
 from darklode.pipeline.train.release.folder import assemble_model
-from darklode.pipeline.train.release.identity import weights_hash
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.adapted import TENANT, model_in, refused

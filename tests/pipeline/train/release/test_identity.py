@@ -1,5 +1,7 @@
 """What an adapter says of itself."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,12 +9,20 @@ import pyarrow as pa
 import pytest
 
 from darklode.flows.jobs.adapt_encoder import steps
-from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE
 from darklode.pipeline.train.data.term_vectors import TERM_VECTORS_STAGE
+from darklode.pipeline.train.fit.heads import head_bytes
 from darklode.pipeline.train.fit.stage import TRAIN_STAGE
-from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, Adapter, read_record
+from darklode.pipeline.train.release.adapter import (
+    ADAPTER_FOLDER,
+    ENCODER_FOLDER,
+    HEAD_FILE,
+    Adapter,
+    read_record,
+    weights_hash,
+)
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
 from darklode.pipeline.train.release.identity import (
     DATA_TABLES,
@@ -22,8 +32,9 @@ from darklode.pipeline.train.release.identity import (
     fingerprint,
     index_digest,
     mean_shift,
-    weights_hash,
+    record,
 )
+from darklode.pipeline.train.release.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import TENANT, base_for, model_in, of_tenants, settings_for, word
 
@@ -51,6 +62,39 @@ def test_the_adapter_encodes_as_its_folder_does_and_a_blank_query_as_zero(shippe
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 0, 1], atol=1e-6)
     assert mean_shift(base.queries(texts)[::2], found[::2]) > 1e-3
     assert adapter.base == model_in(shipped)
+
+
+def test_weights_of_a_killed_save_are_not_loaded(shipped: Path, tmp_path: Path) -> None:
+    """The save replaced the encoder, and was killed before the record."""
+    folder = shutil.copytree(shipped / "adapter", tmp_path / "adapter")
+    Adapter.open(str(folder)).encode(["how"])
+    (folder / ENCODER_FOLDER / "1_Pooling/config.json").write_text("{}")
+    with pytest.raises(ArtifactError, match=r"query_encoder is not what adapter\.json describes: .* run the command"):
+        Adapter.open(str(folder)).encode(["how"])
+    with pytest.raises(ArtifactError, match=r"query_encoder is not what adapter\.json describes"):
+        _ = Adapter.open(str(folder)).layers
+
+
+def test_a_light_head_of_a_killed_save_is_not_applied(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write(HEAD_FILE, head_bytes([(np.eye(2, dtype=np.float32), np.zeros(2, np.float32))], "tiny"))
+    facts = {"form": "head", "weights": weights_hash(store, ADAPTER_FOLDER)}
+    adapter = Adapter(store, facts, lambda texts: np.eye(2, dtype=np.float32)[: len(texts)])
+    assert adapter.encode(["a"]).tolist() == [[1, 0]]
+    store.write(HEAD_FILE, head_bytes([(-np.eye(2, dtype=np.float32), np.zeros(2, np.float32))], "tiny"))
+    with pytest.raises(ArtifactError, match=r"adapter is not what adapter\.json describes"):
+        replace(adapter).encode(["a"])
+
+
+def test_scores_decided_anew_are_recorded(shipped: Path, tmp_path: Path) -> None:
+    """The same weights with another interval, as after another number of resamples."""
+    run = Run(str(shutil.copytree(shipped / "adapter", tmp_path / "adapter")))
+    base, before = base_for(Run(str(shipped / "run")), root=shipped), read_record(run.store)
+    verdict = read_verdict(run.tables()) | {"shipped": "adapted"}
+    record(run, base, model_in(shipped), verdict | {"low": 0.5, "label_bias": "biased"}, before["data"])
+    after = read_record(run.store)
+    assert (after["id"], after["scores"]["low"], after["label_bias"]) == (before["id"], 0.5, "biased")
+    assert after["indexes"] == before["indexes"]
 
 
 def test_an_index_has_one_name_in_whatever_order_its_texts_come() -> None:
