@@ -203,7 +203,7 @@ ADAPTER_WEIGHTS = Table(
     ("trial", "tensor", "row"),
     "trained weights of each trial (with cross-validation: of the selected one, on all train queries). Heads: the term "
     "added to the query vector, so zeros are the base; `term_start.…`: the mix with term vectors that they are applied "
-    "to. Encoders: their own tensors",
+    "to. Encoders: their own tensors, deleted once the encoder is released",
     pa.schema(
         [
             TRIAL,
@@ -217,7 +217,8 @@ ADAPTER_WEIGHTS = Table(
 CONTROL_WEIGHTS = Table(
     "control_weights",
     ("trial", "tensor", "row"),
-    "weights of the selected setting trained with shuffled labels; empty if there is no such control",
+    "weights of the selected setting trained with shuffled labels; empty if there is no such control, and for encoders "
+    "once they are tested",
     ADAPTER_WEIGHTS.schema,
 )
 

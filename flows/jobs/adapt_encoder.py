@@ -51,9 +51,13 @@ from darklode.pipeline.train.release.unjudged import (
     judge_unjudged,
 )
 from darklode.pipeline.train.release.verdict import VERDICT_STAGE, decide_release, read_verdict, require_lift
-from darklode.schemas.adaptation import METHOD, AdaptSettings
+from darklode.schemas.adaptation import HEADS, METHOD, AdaptSettings
+from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS, CONTROL_WEIGHTS
 from darklode.schemas.run_inputs import AdapterInputs
 from darklode.schemas.settings import Settings
+
+WEIGHTS = {TRAIN_STAGE: ADAPTER_WEIGHTS.name, CONTROL_STAGE: CONTROL_WEIGHTS.name}
+"""Stages that train, with the tables of their weights."""
 
 
 def adapt_encoder(  # noqa: PLR0913 (the parameters of the Prefect flow)
@@ -86,6 +90,7 @@ def adapt_encoder(  # noqa: PLR0913 (the parameters of the Prefect flow)
         MissingPart: the method needs a package that is not installed, or a run's judge lacks a key or its server.
     """
     from darklode.pipeline.train.release.card import format_headroom
+    from darklode.pipeline.train.release.folder import needs_weights
 
     records = read_runs(runs)
     resolved = records[0].with_overrides(settings or {})
@@ -111,7 +116,10 @@ def adapt_encoder(  # noqa: PLR0913 (the parameters of the Prefect flow)
         judges = judges_of(base, records)
         if warning := label_bias(base, judges, resolved.adapt.tenant):
             reporter().say(f"{warning}.")
-        for step in steps(base, resolved, judges)[1:]:  # without the pairs, which chose the method
+        later_steps = steps(base, resolved, judges)[1:]  # without the pairs, which chose the method
+        for step in later_steps:
+            if step.stage is ADAPTER_TEST_STAGE and not step.plan(run).is_up_to_date:
+                restore_weights(run, later_steps)
             if step.stage is TRAIN_STAGE and not step.plan(run).is_up_to_date:
                 _check_saving(run, base)
                 judges.check(resolved.adapt.unjudged_budget, resolve_tenant(list(base.sources), resolved.adapt.tenant))
@@ -122,6 +130,9 @@ def adapt_encoder(  # noqa: PLR0913 (the parameters of the Prefect flow)
                 reporter().say(summary)
                 if dry_run:
                     return summary
+        if needs_weights(run, base) and restore_weights(run, later_steps):
+            for step in later_steps:
+                run_step(run, step)
         hand_over(run, base, resolved, list(runs))
     return require_lift(run)
 
@@ -294,8 +305,26 @@ def unopened_base(encoder: str, settings: Settings) -> BaseEncoder:
     return BaseEncoder(SentenceTransformersSettings(model=encoder), settings.cache, settings.vector_search, ())
 
 
+def restore_weights(run: Run, later_steps: Sequence[Step]) -> bool:
+    """Train again if the weights were deleted after an earlier release (`hand_over`); returns whether they were.
+
+    Args:
+        run: a run with complete trials.
+        later_steps: its steps from the trials on.
+    """
+    trainings = [step for step in later_steps if step.stage in WEIGHTS]
+    cleared = [step.stage for step in trainings if run.is_cleared(step.stage, WEIGHTS[step.stage])]
+    for stage in cleared:
+        run.forget(stage)
+    for step in trainings if cleared else ():
+        run_step(run, step)
+    return bool(cleared)
+
+
 def hand_over(run: Run, base: BaseEncoder, settings: Settings, runs: list[str]) -> None:
-    """Write the released encoder, its record, card, views and report."""
+    """Write the released encoder, its record, card, views and report; then delete the weights of a whole encoder's
+    trials, each as large as the released encoder.
+    """
     from darklode.pipeline.train.release.card import card
     from darklode.pipeline.train.release.folder import save
     from darklode.pipeline.train.release.identity import fingerprint, record
@@ -305,6 +334,9 @@ def hand_over(run: Run, base: BaseEncoder, settings: Settings, runs: list[str]) 
     record(run, base, base.encoder, read_verdict(run.tables(VERDICT_STAGE.name)), fingerprint(run.tables()))
     publish(run, card(run, settings, base.encoder, runs))
     write_report(run)
+    if settings.adapt.method not in HEADS:
+        for stage, table in WEIGHTS.items():
+            run.clear_table(stage, table)
 
 
 def _planned_steps(_run: Run, inputs: AdapterInputs, settings: Settings) -> list[Step]:

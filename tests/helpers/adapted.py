@@ -174,6 +174,7 @@ def shipped_adapter(
     def tried(_tables: Tables, output: Output) -> None:
         for name, rows in (("adaptation_trials", whole), ("adapter_weights", weights), ("training_log", log)):
             output.write(name, rows)
+        output.facts["parameters"] = 1
 
     row = verdict | {"shipped": "adapted", "share": 1.0}
     decided = pa.Table.from_pylist([row], TABLES["adapter_verdict"].schema)

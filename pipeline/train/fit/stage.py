@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.types import Row
+from darklode.pipeline.train.fit.term_start import PREFIX
 from darklode.pipeline.train.fit.weights import as_rows, load_weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS, ADAPTER_WEIGHTS, TRAINING_LOG
@@ -22,10 +23,18 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.fit.model_selection import ValidationScore
     from darklode.pipeline.train.types import OnStep, Weights
 
+PARAMETER_COUNT_SQL = f"""
+    SELECT CAST(coalesce(max(parameters), 0) AS BIGINT) AS parameters FROM (
+        SELECT sum(len(weights)) AS parameters FROM adapter_weights
+        WHERE NOT starts_with(tensor, '{PREFIX}') GROUP BY trial
+    )
+"""
+"""Parameters of the largest trial; an untrained one may have fewer."""
+
 PAIR_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 TRAIN_STAGE = Stage(
     "adaptation_trials",
-    12,
+    13,
     (*PAIR_TABLES, "term_queries", "headroom", "lexical_rankings"),
     ("training_log", "adaptation_trials", "adapter_weights"),
 )
@@ -40,7 +49,8 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
 
     Args:
         tables: the tables of `adaptation_pairs`, `term_vectors` and `headroom`.
-        output: receives `training_log`, `adaptation_trials` and `adapter_weights`.
+        output: receives `training_log`, `adaptation_trials` and `adapter_weights`; its fact `parameters` is the number
+            of trained parameters.
         settings: method, loss, negatives, steps, learning rates, and how the encoder will be served: for hybrid
             search, the fused ranking selects the setting.
         base: the encoder to adapt.
@@ -64,6 +74,8 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     else:
         _Trials(without_shared_positives(task), output, settings, base, inputs_key, seed, hybrid).run_on_validation()
     output.facts["pairs"] = len(task.pair_query)
+    parameters = output.current_tables(ADAPTER_WEIGHTS.name).sql(PARAMETER_COUNT_SQL)["parameters"]
+    output.facts["parameters"] = int(parameters[0].as_py())
     n_trials = output.rows(ADAPTATION_TRIALS.name)
     output.count(FunnelStep("adaptation_trials", "queries to learn from", len(task.train), "settings tried", n_trials))
 

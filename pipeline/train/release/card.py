@@ -12,6 +12,7 @@ from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
 from darklode.pipeline.base.models.local import locate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE
 from darklode.pipeline.train.release.adapter import ENCODER_FOLDER
 from darklode.pipeline.train.release.evaluation import ADAPTER_TEST_STAGE
 from darklode.pipeline.train.release.folder import recorded_difference
@@ -63,10 +64,6 @@ TRAINING_DATA_SQL = """
     FROM adaptation_queries GROUP BY split ORDER BY split
 """
 TRIALS_SQL = "SELECT setting, share, step, validation, stopped FROM adaptation_trials ORDER BY trial, share"
-PARAMETER_COUNT_SQL = """
-    SELECT CAST(sum(len(weights)) AS BIGINT) AS numbers FROM adapter_weights
-    WHERE trial = (SELECT min(trial) FROM adapter_weights) AND NOT starts_with(tensor, 'term_start.')
-"""
 TRAINING_LOG_SQL = """
     SELECT setting, l.step, loss, l.validation, replaced, judged, short, spread
     FROM training_log l JOIN (SELECT DISTINCT trial, setting FROM adaptation_trials) USING (trial)
@@ -90,7 +87,7 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
         f"**{cell(row['shipped'])}**: {cell(row['reason'])}.",
         *(f"{cell(sentence)}." for sentence in format_comparisons(row)),
         *([f"> **Warning:** {cell(row['label_bias'])}."] if row["label_bias"] else []),
-        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_count_parameters(tables):,} parameters, selected "
+        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_count_parameters(run):,} parameters, selected "
         f"{format_selection(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
         f"{row['share']:g} of the way. The test queries were ranked {_times_tested(run)}.",
         *format_terms(run, tables),
@@ -143,9 +140,11 @@ def format_terms(run: Run, tables: Tables) -> list[str]:
     ]
 
 
-def _count_parameters(tables: Tables) -> int:
-    """Number of trained parameters, the same in every trial."""
-    return int(tables.sql(PARAMETER_COUNT_SQL)["numbers"][0].as_py())
+def _count_parameters(run: Run) -> int:
+    """Number of trained parameters."""
+    manifest = run.manifest(TRAIN_STAGE)
+    assert manifest is not None
+    return int(manifest.facts["parameters"])
 
 
 def _times_tested(run: Run) -> str:

@@ -56,7 +56,9 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
     mark = _mark(run, base)
     if is_up_to_date(run.store, mark):
         return
-    tables = run.tables(*VERDICT_STAGE.reads[:3], *TERM_VECTORS_STAGE.writes, "adapter_verdict")
+    tables = run.tables(
+        "adaptation_queries", "adaptation_trials", "adapter_weights", *TERM_VECTORS_STAGE.writes, VERDICT_STAGE.name
+    )
     texts, loaded = probes(tables), load_query_tower(settings, "cpu")
     queries = replace(QuerySet.from_texts(texts, base), terms=term_queries(tables, probe_ids(tables)))
     expected, layers, alone, mixing = queries.vectors, Layers(), dict[str, bytes](), list[Any]()
@@ -139,8 +141,22 @@ def recorded_difference(run: Run, folder: str = ENCODER_FOLDER) -> float:
 
 
 def _mark(run: Run, base: BaseEncoder) -> str:
-    manifests = [run.manifest(stage) for stage in (TRAIN_STAGE, VERDICT_STAGE)]
-    return key_of([manifest.fingerprint for manifest in manifests if manifest], base.identity)
+    """Fingerprint of what the folder is made from: the trials, and whether the selected one is released."""
+    manifest, verdict = run.manifest(TRAIN_STAGE), read_verdict(run.tables(VERDICT_STAGE.name))
+    assert manifest is not None
+    weights = run.tables("adapter_weights").content("adapter_weights")
+    return key_of(manifest.fingerprint, weights, verdict["shipped"], base.identity)
+
+
+def needs_weights(run: Run, base: BaseEncoder) -> bool:
+    """Whether `save` must write an encoder with the trained weights.
+
+    Args:
+        run: a run with complete stages.
+        base: the encoder that was adapted.
+    """
+    is_released = read_verdict(run.tables(VERDICT_STAGE.name))["shipped"] == "adapted"
+    return is_released and not is_up_to_date(run.store, _mark(run, base))
 
 
 def is_up_to_date(store: Store, mark: str, folder: str = ENCODER_FOLDER) -> bool:

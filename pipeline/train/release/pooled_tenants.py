@@ -300,7 +300,7 @@ def save_pooled_heads(run: Run, base: BaseEncoder, settings: AdaptSettings, open
 def delete_pooled_head(run: Run) -> None:
     """Delete the pooled head of an earlier run; the tenants' folders get their own heads back with their stage."""
     if run.manifest(POOLED_STAGE) is not None:
-        run.store.delete(f"manifests/{POOLED_STAGE.name}.json")
+        run.forget(POOLED_STAGE)
         for table in POOLED_STAGE.writes:
             run.store.delete_folder(f"tables/{table}")
 

@@ -20,7 +20,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.fit.stage import load_best_trial
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD_FILE, RECORD_FILE, read_record
 from darklode.pipeline.train.release.identity import SCORE_COLUMNS, fingerprint, record
-from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
+from darklode.pipeline.train.release.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
 
@@ -121,7 +121,7 @@ def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
     from darklode.pipeline.train.fit.method_registry import create_method
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
-    tables = run.tables(*VERDICT_STAGE.reads[:3], "adapter_verdict")
+    tables = run.tables("adaptation_trials", "adapter_weights", "adapter_verdict")
     verdict = read_verdict(tables)
     files: dict[str, bytes] = {}
     if verdict["shipped"] == "adapted":

@@ -20,7 +20,7 @@ from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
 VERDICT_STAGE = Stage(
     "adapter_verdict",
     6,
-    ("adaptation_queries", "adaptation_trials", "adapter_weights", "headroom", "test_queries", "evaluation_pairs"),
+    ("adaptation_queries", "adaptation_trials", "headroom", "test_queries", "evaluation_pairs"),
     (ADAPTER_VERDICT.name,),
 )
 

@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
-from darklode.flows.jobs.adapt_encoder import adapt_encoder
+from darklode.flows.jobs.adapt_encoder import adapt_encoder, restore_weights, steps
 from darklode.flows.jobs.adapt_tenants import adapt_tenants
-from darklode.flows.runs import read_run, write_run
+from darklode.flows.runs import read_run, read_settings, write_run
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts.verify import verify
 from darklode.pipeline.base.errors import ArtifactError, MissingPart, NoLift, SettingsError
+from darklode.pipeline.train.fit.encoder_methods import EncoderMethod
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE
+from darklode.pipeline.train.release.folder import needs_weights
 from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
-from helpers.adapted import build_to_adapt, judged_by, model_in, settings_for
+from helpers.adapted import base_for, build_to_adapt, judged_by, model_in, settings_for, shipped_adapter
 
 QUICK: dict[str, Any] = {"adapt": {"max_steps": 50, "batch_size": 16, "learning_rates": [3e-4]}}
 
@@ -55,6 +59,48 @@ def test_it_ends_with_a_folder_a_card_and_a_reason_and_then_stands(root: Path) -
     before = contents(root / "out")
     assert ended(runs, model, out, QUICK) == said
     assert contents(root / "out") == before
+
+
+@pytest.mark.slow
+def test_weights_of_a_whole_encoder_are_deleted_and_trained_again_only_if_needed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit, trainings = EncoderMethod.fit, list[float]()
+    monkeypatch.setattr(EncoderMethod, "fit", lambda *of: trainings.append(of[2]) or fit(*of))
+    runs, model, out = [str(root / "run")], str(root / "model"), str(tmp_path / "out")
+    chosen = {"adapt": QUICK["adapt"] | {"method": "full", "max_steps": 10, "init": "base"}}
+    said, run = ended(runs, model, out, chosen), Run(out)
+    tables = ("adapter_weights", "control_weights")
+    assert [run.tables(name).rows(name) for name in tables] == [0, 0]
+    weights = sum(sum(run.store.sizes(f"tables/{name}").values()) for name in tables)
+    assert weights < 5_000 < (run.store.size("query_encoder/model.safetensors") or 0)
+    before, manifests = contents(tmp_path / "out"), run.manifests_hash()
+    assert "Method: full, 0 parameters" not in before["README.md"].decode()
+    assert ended(runs, model, out, chosen) == said
+    assert (contents(tmp_path / "out"), run.manifests_hash()) == (before, manifests)
+    assert not [check.problem for check in verify(run) if check.problem]
+    n_trainings, resampled = len(trainings), chosen | {"evaluate": {"n_resamples": 500}}
+    ended(runs, model, out, resampled)
+    assert len(trainings) == n_trainings
+    rankings = max(run.store.sizes("tables/test_rankings"))
+    run.store.delete(rankings)
+    ended(runs, model, out, resampled)
+    assert run.store.read(rankings), "the same weights rank as before"
+    assert [run.tables(name).rows(name) for name in tables] == [0, 0]
+    assert len(trainings) == 2 * n_trainings
+
+
+@pytest.mark.slow
+def test_a_deleted_encoder_is_trained_again(tmp_path: Path) -> None:
+    out = shipped_adapter(tmp_path, build_to_adapt(tmp_path / "run"), method="full")
+    assert out.is_cleared(TRAIN_STAGE, "adapter_weights")
+    base = base_for(Run(str(tmp_path / "run")), root=tmp_path)
+    assert not needs_weights(out, base)
+    out.store.delete("query_encoder/model.safetensors")
+    assert needs_weights(out, base)
+    assert restore_weights(out, steps(base, read_settings(out)))
+    assert out.tables("adapter_weights").rows("adapter_weights")
+    assert not restore_weights(out, steps(base, read_settings(out)))
 
 
 @pytest.mark.slow

@@ -63,6 +63,7 @@ def decided(adapted: Adapted, folder: Path, trained: Weights | None) -> Run:
     def tried(_tables: Tables, output: Output) -> None:
         output.write("adaptation_trials", rows_of("adaptation_trials", trial))
         output.write("adapter_weights", weights)
+        output.facts["parameters"] = sum(tensor.size for tensor in (trained or Head(8, 1).state()).values())
 
     if trained and TermStart.from_weights(trained):
         execute(run, TERM_VECTORS_STAGE, partial(write_term_vectors, base=adapted.base, enabled=True, seed=0))
