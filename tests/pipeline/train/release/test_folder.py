@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 from peft import PeftModel
 
-from darklode.pipeline.base.errors import DarklodeError, SettingsError
+from darklode.pipeline.base.artifacts import Output, Tables
+from darklode.pipeline.base.errors import ArtifactError, DarklodeError, SettingsError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.base.models.precision import rounding
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.fit.head_methods import HeadMethod
 from darklode.pipeline.train.fit.heads import Head
+from darklode.pipeline.train.fit.stage import TRAIN_STAGE
 from darklode.pipeline.train.fit.trainable_encoder import START_BIAS, START_TENSOR, TrainableEncoder
+from darklode.pipeline.train.fit.weights import as_rows
 from darklode.pipeline.train.fit.whitening import whiten
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER as ADAPTER
 from darklode.pipeline.train.release.adapter import ENCODER_FOLDER, SAVED_RECORD_FILE, Adapter
@@ -29,6 +32,7 @@ from darklode.pipeline.train.release.verdict import VERDICT_STAGE, read_verdict
 from darklode.pipeline.train.release.warm_start import load_initial_head
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import TENANT, model_in
+from helpers.runs import execute
 
 from ..conftest import QUICK, Adapted, decided, mixed_weights
 
@@ -169,3 +173,24 @@ def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
         PeftModel.from_pretrained(plain[0].auto_model, str(tmp_path / "out" / ADAPTER)).eval()
         beside = plain.encode(["ask how badu", "ask how befi"], normalize_embeddings=True, show_progress_bar=False)
         np.testing.assert_allclose(whiten(beside, began), wanted, atol=1e-6)
+
+
+def test_a_kill_between_encoder_and_record_leaves_nothing_that_loads(adapted: Adapted, tmp_path: Path) -> None:
+    run, model = decided(adapted, tmp_path / "out", moved(1).state()), model_in(adapted.root)
+
+    def finish() -> Floats:
+        verdict = read_verdict(run.tables(VERDICT_STAGE.name))
+        record(run, adapted.base, model, verdict, fingerprint(run.tables()))
+        return Adapter.open(run.store.url).encode(["how badu"])
+
+    def tried(_tables: Tables, output: Output) -> None:
+        output.write("adaptation_trials", trials)
+        output.write("adapter_weights", as_rows(0, Head(8, 1).state()))
+
+    save(run, adapted.base, model, QUICK)
+    before, trials = finish(), run.tables().read("adaptation_trials")
+    execute(run, TRAIN_STAGE, tried)
+    save(run, adapted.base, model, QUICK)
+    with pytest.raises(ArtifactError, match=r"query_encoder is not what adapter\.json describes"):
+        Adapter.open(run.store.url).encode(["how badu"])
+    assert np.abs(finish() - before).max() > 1e-2
