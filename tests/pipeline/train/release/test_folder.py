@@ -172,7 +172,7 @@ def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
         plain = load_model(model, "cpu")
         PeftModel.from_pretrained(plain[0].auto_model, str(tmp_path / "out" / ADAPTER)).eval()
         beside = plain.encode(["ask how badu", "ask how befi"], normalize_embeddings=True, show_progress_bar=False)
-        np.testing.assert_allclose(whiten(beside, began), wanted, atol=1e-6)
+        np.testing.assert_allclose(whiten(beside, began, weights[START_BIAS]), wanted, atol=1e-6)
 
 
 def test_a_kill_between_encoder_and_record_leaves_nothing_that_loads(adapted: Adapted, tmp_path: Path) -> None:
