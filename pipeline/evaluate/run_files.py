@@ -25,8 +25,9 @@ BEST_CHUNK_SCHEMA = pa.schema([(name, pa.string()) for name in ("tenant", "query
 TENANT_REMOVED_SQL = """
     CASE WHEN starts_with(url_decode(text), tenant || '/') THEN substr(url_decode(text), length(tenant) + 2) END
 """
-# Each line with its query and with the chunk or the document of its id, looked up as written, then percent-decoded, then
-# with `tenant/` removed. `reason` says why a line is rejected, null if it is used.
+
+# Each line with its query and the chunk or document of its id, looked up as written, then percent-decoded, then with
+# `tenant/` removed. `reason` says why a line is rejected, null if it is used.
 LINES_WITH_TEXT_SQL = f"""
     CREATE TEMP TABLE lines_with_text AS
     WITH lines_with_query AS (
