@@ -121,7 +121,9 @@ def _summarise(run: Run, settings: Settings) -> None:
     show(run_sql(run, FUNNEL_SQL), "Funnel")
     _show_cleaning(run, settings)
     show_audit(run, settings)
-    show_records(run_sql(run, EXAMPLE_TRIPLETS_SQL), "Three example triplets")
+    examples = run_sql(run, EXAMPLE_TRIPLETS_SQL)
+    if examples.num_rows:
+        show_records(examples, "Three example triplets")
     show_summary(run)
     show_files(run, RUN_FILES)
     show_next_steps(run)
@@ -183,6 +185,19 @@ AUDIT_NOTE = (
     "Recall of the judged positives at three depths; recall of the pool without the retriever; positives that only it "
     "found. Recall is relative to the pool: texts that no retriever found were never judged."
 )
+GIVEN_LABELS_AUDIT_NOTE = (
+    "Recall of the given positives at three depths; recall of all other retrievers together in their first {depth}; "
+    "positives that only it found. All retrievers together find {recall:.3f} of the positives in their first {depth}."
+)
+POOL_RECALL_SQL = """
+    WITH positives AS (
+        SELECT tenant, query_id, chunk_id, coalesce(bool_or(rank <= {depth}), false) AS is_found
+        FROM qrels LEFT JOIN rankings USING (tenant, query_id, chunk_id) WHERE relevance > 0 GROUP BY ALL
+    ), queries AS (
+        SELECT avg(CAST(is_found AS INTEGER)) AS recall FROM positives GROUP BY tenant, query_id
+    )
+    SELECT avg(recall) AS recall FROM queries
+"""
 
 
 def show_audit(run: Run, settings: Settings) -> None:
@@ -190,4 +205,12 @@ def show_audit(run: Run, settings: Settings) -> None:
     pool = settings.pool
     depths = {"depth": pool.depth, "search": pool.search_depth}
     show(run_sql(run, RETRIEVER_AUDIT_SQL.format(shallow=statistics.RECALL_AT_10_SQL, **depths)), "Retriever audit")
-    console.print(f"[dim]{AUDIT_NOTE}[/dim]\n")
+    console.print(f"[dim]{_audit_note(run, pool.depth)}[/dim]\n")
+
+
+def _audit_note(run: Run, depth: int) -> str:
+    """What the figures of the audit are relative to: given judgments name positives that no retriever found, too."""
+    recall = run_sql(run, POOL_RECALL_SQL.format(depth=depth))["recall"][0].as_py()
+    if not all_tables(run).rows("judgments") or recall is None:
+        return AUDIT_NOTE
+    return GIVEN_LABELS_AUDIT_NOTE.format(depth=depth, recall=recall)

@@ -78,6 +78,8 @@ def _values(
 def summarize(run: Run, answer: Answer) -> None:
     """The results of an evaluation; printed are summaries that fit 80 columns."""
     from darklode.flows.runs import read_run
+    from darklode.pipeline.report import statistics
+    from darklode.pipeline.report.caveats import weak_labels
     from darklode.pipeline.report.favored_systems import favored_systems
 
     tables = all_tables(run)
@@ -88,7 +90,8 @@ def summarize(run: Run, answer: Answer) -> None:
     else:
         for name in EVALUATION_TABLES:
             answer.table(name, tables.read(name), name)
-    for warning in favored_systems(tables, read_run(run).settings):
+    weak = [caveat.text for caveat in weak_labels(statistics.judges(tables)["judge_id"].to_pylist())]
+    for warning in [*weak, *favored_systems(tables, read_run(run).settings)]:
         answer.say(warning, warning=True)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from darklode.flows.commands.options import PresetOption, application
-from darklode.flows.config import PATH_NAMES, ConfigFile, installed_preset, load_settings, read_project
+from darklode.flows.config import PATH_NAMES, ConfigFile, installed_preset, load_settings, preset_values, read_project
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.errors import CommandLineError, InputError, NotWritable, SettingsError
 from darklode.schemas.kinds import nearest
@@ -48,8 +48,8 @@ OFFERED_LOG_KEYS = """
 """Settings that the file lists in addition if there is a search log."""
 
 _FILE_HEAD = """\
-# Darklode settings. Lines that start with # show defaults; remove the # to change one. All other settings have their
-# defaults: docs/reference/settings.md lists them, `darklode status RUN --settings` prints those of a run.
+# Darklode settings. Lines that start with # show the preset's values; remove the # to change one. All other settings:
+# docs/reference/settings.md lists their defaults, `darklode status RUN --settings` prints those of a run.
 #
 {commands}
 #
@@ -82,15 +82,18 @@ def settings_file(name: str, paths: Mapping[str, str], preset: str, chosen: Mapp
     lines += [f"  {key}: {_value(paths[key])}  # {_PATH_COMMENTS[key]}" for key in PATH_NAMES if key in paths]
     lines += [f"preset: {_value(preset)}  # `darklode doctor` lists the presets and their requirements"]
     offered = OFFERED_KEYS + (OFFERED_LOG_KEYS if "logs" in paths else [])
-    return "\n".join([*lines, *_settings([*offered, *chosen], chosen)]) + "\n"
+    return "\n".join([*lines, *_settings([*offered, *chosen], chosen, preset_values(preset))]) + "\n"
 
 
-def _settings(paths: Collection[str], chosen: Mapping[str, Any]) -> Iterator[str]:
+def _settings(paths: Collection[str], chosen: Mapping[str, Any], preset: Mapping[str, Any]) -> Iterator[str]:
     """Lines of settings in the schema's order, each below its section's line; settings not chosen are comments.
 
     Keys of a kind that is not active get a second #: they apply only if the kind is changed, too.
     """
-    active_kinds = {section: chosen.get(f"{section}.kind", mark.default) for section, mark in kinds()}
+    active_kinds = {
+        section: chosen.get(f"{section}.kind", _nested_value(preset, f"{section}.kind", mark.default))
+        for section, mark in kinds()
+    }
     defaults = dict(_defaults(active_kinds))
     key_by_path = {key.path: key for key in keys() if key.path in paths and key.kind in {"", OFFERED_JUDGE_KIND}}
     above: list[str] = []
@@ -99,7 +102,7 @@ def _settings(paths: Collection[str], chosen: Mapping[str, Any]) -> Iterator[str
         yield from _sections(sections, above, chosen)
         above, section = sections, ".".join(sections)
         is_active = key.kind in {"", active_kinds.get(section)}
-        default = defaults.get(path, key.field.default)
+        default = _nested_value(preset, path, defaults.get(path, key.field.default))
         value, about = _value(chosen.get(path, default)), "" if is_active else f"kind {key.kind}: "
         line = f"{'  ' * len(sections)}{name}: {value}  # {about}{key.field.description}"
         yield _comment_prefix(path in chosen) + _comment_prefix(is_active) + line
@@ -111,6 +114,15 @@ def _defaults(active_kinds: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         if active_kinds[section]:
             fields = mark.section(active_kinds[section]).model_fields
             yield from ((f"{section}.{name}", field.default) for name, field in fields.items())
+
+
+def _nested_value(values: Mapping[str, Any], path: str, default: Any) -> Any:
+    """The value at a dotted path, or the default if there is none."""
+    for name in path.split("."):
+        if not isinstance(values, Mapping) or name not in values:
+            return default
+        values = values[name]
+    return values
 
 
 def _sections(sections: list[str], above: list[str], chosen: Mapping[str, Any]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from darklode.flows.commands.judge_options import language_model, settings_of, s
 from darklode.flows.commands.judge_probe import probe
 from darklode.flows.commands.judge_teach import teach
 from darklode.flows.commands.options import CommandGroup, JsonOption, RunArgument, SetOption, application
-from darklode.flows.console import console, printable, show
+from darklode.flows.console import console, printable, show, show_records
 from darklode.flows.output import answering
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
@@ -90,7 +90,7 @@ def calibration(run: RunArgument) -> None:
     tables = all_tables(Run(run))
     compared = statistics.calibration(tables)
     if compared.num_rows:
-        show(compared, "Judge against human labels")
+        show_records(compared, "Judge against human labels")
         show(statistics.reliability(tables), "Reliability of the judge's probabilities (95 % intervals)")
     else:
         console.print("No human labels; add some with `darklode build --human labels.csv`.")

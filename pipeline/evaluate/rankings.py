@@ -19,7 +19,7 @@ from darklode.pipeline.retrieve.retrievers.member_lists import MemberLists, shar
 from darklode.pipeline.retrieve.search import QUERY_BLOCK, SearchShard, rank, reject_unused
 from darklode.schemas.tables import TABLES
 
-RANKINGS_STAGE = Stage("test_rankings", 1, ("test_queries", "test_texts"), ("test_rankings",))
+RANKINGS_STAGE = Stage("test_rankings", 2, ("test_queries", "test_texts"), ("test_rankings",))
 CHUNK_RANKINGS_STAGE = RANKINGS_STAGE.reading("chunks")
 
 
@@ -47,7 +47,7 @@ def rank_all(
 
     Raises:
         SettingsError: two systems have the same name.
-        InputError: a run file cannot be read, or has no test query.
+        InputError: a run file cannot be read, has no test query, or no text of the run.
     """
     runs = [RunFile(file) for file in run_files]
     names = [*systems, *(run.name for run in runs)]

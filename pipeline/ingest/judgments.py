@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.errors import InputError, TooManyRejects
 from darklode.pipeline.ingest.files import TABULAR_FORMATS, InputFile, list_files, missing_files_message
 from darklode.pipeline.ingest.readers.judgment_files import read_judgments
 from darklode.pipeline.ingest.rejects import Intake
@@ -33,6 +34,8 @@ SPLIT_NAMES = {
     "test": "test",
 }
 """Split by a word of a file's name, or by the column `split`."""
+
+CONTRADICTION = "contradictory judgments"
 
 ROLES = ("query_id", "query", "document", "relevance", "split")
 
@@ -69,7 +72,7 @@ RESOLVED_SQL = f"""
                 WHEN bool_or(split = 'validation') OVER queries THEN 'validation'
                 WHEN bool_or(split = 'train') OVER queries THEN 'train' END AS split,
            CASE WHEN fault IS NOT NULL THEN fault
-                WHEN min(grade) OVER pairs <> max(grade) OVER pairs THEN 'contradictory judgments'
+                WHEN min(grade) OVER pairs <> max(grade) OVER pairs THEN '{CONTRADICTION}'
                 WHEN row_number() OVER (pairs ORDER BY n) > 1 THEN 'judgment repeated' END AS reason
     FROM checked
     WINDOW pairs AS (PARTITION BY tenant, query_id, document, fault IS NULL),
@@ -104,8 +107,21 @@ def ingest_judgments(tables: Tables, output: Output, settings: IngestSettings, *
         for block in read_judgments(file, intake, settings.max_row_bytes)
     ]
     rows = _resolve(tables, concat_blocks(blocks), intake) if blocks else JUDGMENTS.empty()
+    _check_contradictions(path, files, intake, settings.max_reject_share)
     intake.close(settings.max_reject_share)
     output.write("judgments", rows)
+
+
+def _check_contradictions(path: str, files: Sequence[InputFile], intake: Intake, share: float) -> None:
+    """Raise if several files, such as two gradings of the same pairs, contradict each other."""
+    counts = intake.counts
+    n_contradictory = counts.reasons[CONTRADICTION]
+    if len(files) > 1 and n_contradictory > share * counts.rows:
+        names = ", ".join(file.name for file in files[:5])
+        raise TooManyRejects(
+            f"{n_contradictory:,} of {counts.rows:,} judgments in {path} contradict another one of the same pair, such "
+            f"as {counts.examples[CONTRADICTION]}; give one of the files ({names}) instead of all"
+        )
 
 
 def judgment_files(path: str) -> list[InputFile]:

@@ -212,6 +212,11 @@ class Intake:
         self._is_active = True
         self.remarks: dict[str, None] = {}
 
+    @property
+    def counts(self) -> RowCounts:
+        """The counts since the last `tally`."""
+        return self._tally
+
     def expect(self, files: Iterable[InputFile]) -> None:
         """Add files to be read to the total."""
         self._total += sum(file.size for file in files)

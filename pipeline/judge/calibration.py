@@ -42,7 +42,7 @@ from darklode.pipeline.judge.training import compare_judges, query_numbers, trai
 from darklode.schemas.judging import NO_JUDGE, JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY
 
-CALIBRATE = Stage("calibrate", 7, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
+CALIBRATE = Stage("calibrate", 8, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
 
 MAX_BINS = 10
 """Maximum number of bins of the reliability curve; more make each bin's share less certain."""
@@ -96,9 +96,12 @@ def calibrate(
             )
 
 
+# Of graded judgments, those below the judge's lowest grade of a relevant pair are not relevant, as for the judge.
 JUDGED_LABELS_SQL = """
-    SELECT tenant, query_id, chunk_id, relevance, CAST(NULL AS DOUBLE) AS weight FROM judged_chunks
-    SEMI JOIN pool USING (tenant, query_id, chunk_id) WHERE relevance IS NOT NULL
+    SELECT tenant, query_id, chunk_id,
+           CASE WHEN max(relevance) OVER () > 1 AND relevance < {lowest} THEN 0 ELSE relevance END AS relevance,
+           CAST(NULL AS DOUBLE) AS weight
+    FROM judged_chunks SEMI JOIN pool USING (tenant, query_id, chunk_id) WHERE relevance IS NOT NULL
 """
 
 
@@ -112,7 +115,8 @@ def _labels(tables: Tables, output: Output, settings: JudgeSettings, tenant: str
         return labels
     with tables.connect() as connection:
         connection.register("labels", labels)
-        query = f"FROM labels UNION ALL FROM ({JUDGED_LABELS_SQL}) ANTI JOIN labels USING (tenant, query_id, chunk_id)"
+        judged = JUDGED_LABELS_SQL.format(lowest=lowest_grade)
+        query = f"FROM labels UNION ALL FROM ({judged}) ANTI JOIN labels USING (tenant, query_id, chunk_id)"
         rows = connection.sql(f"FROM ({query}) ORDER BY tenant, query_id, chunk_id").to_arrow_table()
     return HUMAN_LABELS.rows({name: rows[name] for name in HUMAN_LABELS.schema.names})
 

@@ -145,7 +145,9 @@ def read_labels(path: Path, tenant: str) -> pa.Table:
 def _column_indices(path: Path, header: list[str]) -> dict[str, int]:
     missing = [name for name in REQUIRED_NAMES if name not in header]
     if missing:
-        raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(header) or 'none'}")
+        found = ", ".join("\t".join(header).split("\t")) or "none"
+        advice = "give a CSV file, or pass qrels of BEIR or TREC as --qrels"
+        raise InputError(f"{path} has no column {', '.join(missing)}; it has {found}; {advice}")
     return {name: header.index(name) for name in COLUMN_NAMES if name in header}
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.judge.recorded import AMBIGUOUS_DOCUMENT, EMPTY_VERDICT, NOT_RECORDED
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveat import FAVORED_SYSTEMS, Caveat, with_text
 from darklode.pipeline.report.grades import mixed_grades
@@ -204,7 +205,8 @@ def _judges_and_members(tables: Tables) -> list[str]:
     return [row["judge_id"] for row in judge_rows]
 
 
-JUDGE_LABELS_SQL = "SELECT count(*) AS n FROM qrels WHERE source = 'judge'"
+# If most positives were given, their number says nothing about the judge.
+POSITIVES_BY_JUDGE_SQL = "SELECT avg(CAST(source = 'judge' AS INTEGER)) AS share FROM qrels WHERE relevance > 0"
 
 # Adaptive judging skips the least likely pairs; without counting them the share would be too high.
 RELEVANT_SHARE_SQL = """
@@ -218,7 +220,7 @@ LOWEST_RECALL_SQL = (
 
 def _implausible_labels_caveat(tables: Tables, depth: int) -> str:
     """Caveat on signs that the judge calls too much relevant; `depth` is the depth of the pool's rankings."""
-    if not tables.sql(JUDGE_LABELS_SQL)["n"][0].as_py():
+    if (tables.sql(POSITIVES_BY_JUDGE_SQL)["share"][0].as_py() or 0) < 0.5:
         return ""
     medians = [row["median"] for row in statistics.labels(tables).to_pylist() if row["split"] == "all"]
     relevant_shares = tables.sql(RELEVANT_SHARE_SQL)["share"].to_pylist()
@@ -230,7 +232,10 @@ def _implausible_labels_caveat(tables: Tables, depth: int) -> str:
             for n in _values_above(MANY_POSITIVES, medians)
         ),
         *(f"{share:.0%} of the candidates are relevant" for share in _values_above(LARGE_SHARE, relevant_shares)),
-        *(f"every retriever finds at least {recall:.0%} of them" for recall in _values_above(HIGH_RECALL, recalls)),
+        *(
+            f"every retriever finds at least {recall:.0%} of them within pool.depth"
+            for recall in _values_above(HIGH_RECALL, recalls)
+        ),
     ]
     if not signs:
         return ""
@@ -241,14 +246,21 @@ def _values_above(limit: float, values: list[float | None]) -> list[float]:
     return [value for value in values if value is not None and value > limit]
 
 
+UNRECORDED_SQL = f"""
+    SELECT error, count(*) AS n FROM verdicts
+    WHERE relevant IS NULL AND error IN ('{NOT_RECORDED}', '{EMPTY_VERDICT}', '{AMBIGUOUS_DOCUMENT}')
+    GROUP BY error ORDER BY n DESC
+"""
+
+
 def _unreadable_caveat(tables: Tables) -> str:
-    """Caveat on pairs whose verdict could not be read."""
+    """Caveat on pairs whose verdict could not be read, with the reasons of recorded verdicts."""
     n_unreadable = sum(statistics.judges(tables)["unreadable"].to_pylist())
-    return (
-        f"{n_unreadable:,} pairs have no readable verdict and are neither positives nor negatives."
-        if n_unreadable
-        else ""
-    )
+    if not n_unreadable:
+        return ""
+    reasons = [f"{row['n']:,} {row['error']}" for row in tables.sql(UNRECORDED_SQL).to_pylist()]
+    by_reason = f" ({'; '.join(reasons)})" if reasons else ""
+    return f"{n_unreadable:,} pairs have no readable verdict and are neither positives nor negatives{by_reason}."
 
 
 def _contradicted_caveat(tables: Tables) -> str:

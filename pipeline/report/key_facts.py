@@ -9,7 +9,7 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import biased_retrievers
 from darklode.pipeline.report.formatting import number, share
 from darklode.pipeline.report.label_sets import label_sets
-from darklode.pipeline.report.source import ReportSource
+from darklode.pipeline.report.source import ReportSource, incomplete
 from darklode.pipeline.report.statistic import Statistic
 from darklode.schemas.judging import NO_JUDGE
 
@@ -114,8 +114,12 @@ def _judge_quality(source: ReportSource) -> Iterator[KeyFact]:
         yield KeyFact("Recall of the labels", NOT_MEASURED, "texts without a label count as not relevant")
         return
     rows = source.tables.sql(VALIDATION_SQL).to_pylist()
+    is_outdated = bool(rows) and "validate" in incomplete(source)
     for name, label in QUALITY_LABELS.items():
-        if rows and rows[0][f"{name}_low"] is not None:
+        if is_outdated:
+            command = VALIDATE_COMMAND if name == "precision" else ""
+            yield KeyFact(label, NOT_MEASURED, "the labels have changed since the review was evaluated", "", command)
+        elif rows and rows[0][f"{name}_low"] is not None:
             note = f"{format_interval(rows[0], name)}; {number(rows[0]['labelled'])} pairs reviewed"
             yield KeyFact(label, share(rows[0][name], 0), note, "validation")
         else:

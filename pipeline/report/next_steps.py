@@ -16,9 +16,12 @@ from darklode.schemas.judging import NO_JUDGE
 BUILD_COMMAND = "darklode build --docs DOCS --queries QUERIES --out RUN"
 RUN_SETTINGS = "--config RUN/settings.yaml"
 MAX_STEPS = 3
+EVALUATE_COMMAND = "darklode evaluate RUN"
+TRAINING_QUERIES_SQL = "SELECT count(*) AS n FROM queries WHERE split <> 'test'"
 CERTAIN, POSSIBLE = "certain", "possible"
 PROBE_STAGE_NAME = "judge_probe"
-REVIEW_STAGES = {"review_sample", "near_misses", "reviews", "validate", "gate"}
+REVIEW_STAGES = {"review_sample", "near_misses", "reviews", "validate", "gate", "corrected_audit"}
+EVALUATION_STAGES = {"test_queries", "test_rankings", "evaluate", "corrected_evaluation"}
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,12 @@ def next_steps(source: ReportSource) -> list[NextStep]:
 
 def _benchmark_steps(source: ReportSource) -> Iterator[NextStep]:
     unfinished_stages = set(incomplete(source))
-    if unfinished_stages - REVIEW_STAGES - {PROBE_STAGE_NAME}:
+    if unfinished_stages & source.stages.keys() - REVIEW_STAGES - {PROBE_STAGE_NAME}:
         qrels_option = " --qrels QRELS" if source.settings.judge.kind == NO_JUDGE else ""
         yield NextStep(f"{BUILD_COMMAND}{qrels_option} {RUN_SETTINGS}", "Continue the build")
         return
     if not source.tables.rows("triplets"):
-        yield NextStep("darklode browse RUN", "Find out why there are no triplets: look at the verdicts")
+        yield from _steps_without_triplets(source)
         return
     if PROBE_STAGE_NAME in unfinished_stages:
         yield NextStep("darklode judge probe RUN", "Probe the judge: replies are missing, or the verdicts have changed")
@@ -78,7 +81,18 @@ def _benchmark_steps(source: ReportSource) -> Iterator[NextStep]:
             yield step
         if rows and _misses_a_limit(source):
             return
+    if unfinished_stages & EVALUATION_STAGES:
+        yield NextStep(EVALUATE_COMMAND, "Evaluate the systems again: the test queries or their labels have changed")
     yield from _training_steps(source)
+
+
+def _steps_without_triplets(source: ReportSource) -> Iterator[NextStep]:
+    """What a run without triplets is good for, or how to find out why it has none."""
+    if source.tables.sql(TRAINING_QUERIES_SQL)["n"][0].as_py():
+        yield NextStep("darklode browse RUN", "Find out why there are no triplets: look at the verdicts")
+        return
+    yield NextStep(EVALUATE_COMMAND, "Evaluate systems: all queries are test queries, so there is nothing to train on")
+    yield NextStep("darklode export RUN --format beir --to OUT", "Export for other tools")
 
 
 def _review_step(source: ReportSource) -> NextStep:
@@ -149,7 +163,7 @@ def _encoder(source: ReportSource) -> str:
 
 
 def _mined_steps(source: ReportSource) -> Iterator[NextStep]:
-    if incomplete(source):
+    if incomplete(source).keys() & source.stages.keys():
         yield NextStep(f"{MINE_COMMAND} {RUN_SETTINGS}", "Continue mining")
         return
     days = held_days(source.tables)

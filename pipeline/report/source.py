@@ -103,6 +103,11 @@ def incomplete(source: ReportSource) -> dict[str, str]:
     return {stage: state for stage, state in valid_stages(source).items() if state != STATE_COMPLETE}
 
 
+def outdated_by_other_jobs(source: ReportSource) -> dict[str, str]:
+    """States of incomplete and outdated stages of other jobs, such as `evaluate`: this job does not run them again."""
+    return {stage: state for stage, state in incomplete(source).items() if stage not in source.stages}
+
+
 def _state(source: ReportSource, stage: str) -> str:
     manifest = source.manifests.get(stage)
     if manifest is None:

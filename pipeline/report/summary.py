@@ -10,7 +10,7 @@ from darklode.pipeline.report.formatting import number, strip_bidi_controls
 from darklode.pipeline.report.key_facts import KeyFact, key_facts
 from darklode.pipeline.report.mined_caveats import CLICK_LABELS, ranked_mined_caveats
 from darklode.pipeline.report.next_steps import NextStep, next_steps
-from darklode.pipeline.report.source import ReportSource, incomplete
+from darklode.pipeline.report.source import ReportSource, incomplete, outdated_by_other_jobs
 from darklode.schemas.judging import NO_JUDGE
 
 MAX_JUDGES = 6
@@ -19,6 +19,7 @@ N_FIRST_WARNINGS = 3
 
 WEAK_LABELS_BADGE, CLICK_LABELS_BADGE = "weak labels", "clicks, not judgments"
 UNFINISHED_TITLE = "This run is incomplete"
+OUTDATED_TITLE = "Some figures are outdated"
 
 LABEL_BIAS_TITLE = "The labels favour the base encoder"
 ADAPTED_CAVEATS = (
@@ -158,11 +159,15 @@ def _count_queries(source: ReportSource) -> dict[str, str]:
 
 def _warnings(source: ReportSource, weak: Sequence[Caveat]) -> Iterator[Caveat]:
     """The warnings, the most important first."""
-    unfinished_stages = incomplete(source)
+    outdated = outdated_by_other_jobs(source)
+    unfinished_stages = incomplete(source).keys() - outdated.keys()
     if unfinished_stages:
-        stages = "; ".join(f"{stage}: {state}" for stage, state in unfinished_stages.items())
+        stages = "; ".join(f"{stage}: {state}" for stage, state in incomplete(source).items() if stage not in outdated)
         text = f"The report covers the complete stages. Run the same command again to continue. {stages}."
         yield Caveat(UNFINISHED_TITLE, text, "stages")
+    if outdated:
+        text = f"Their input tables have changed since, or they did not finish: {', '.join(outdated)}."
+        yield Caveat(OUTDATED_TITLE, f"{text} Run the commands that made them again.", "stages")
     yield from weak
     yield from _caveats(source)
 

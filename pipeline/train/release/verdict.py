@@ -167,8 +167,8 @@ def undecided_reason(difference: Mapping[str, Any], measure: str) -> str | None:
 def format_too_few(queries: int, clusters: int) -> str:
     """The reason if there are fewer than `MIN_CLUSTERS` test clusters, and what to do."""
     return (
-        f"too few clusters to decide: the {queries} test queries are in {clusters} clusters, at least {MIN_CLUSTERS} "
-        "are needed; label test queries of other clusters"
+        f"too few clusters to decide: the {queries} test queries that share no positive with training are in "
+        f"{clusters} clusters, at least {MIN_CLUSTERS} are needed; label test queries of other clusters"
     )
 
 

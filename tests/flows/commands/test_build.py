@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from darklode.flows.commands.build import show_audit
 from darklode.flows.commands.doctor import missing_packages
+from darklode.flows.console import console
 from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.settings import Settings
 from helpers.commands import (
     CONTROL,
     DARKLODE,
@@ -26,6 +29,8 @@ from helpers.commands import (
     tables_of,
     wait_for,
 )
+from helpers.finished_run import finished_run
+from helpers.runs import written
 
 pytestmark = pytest.mark.server
 
@@ -54,6 +59,20 @@ def test_a_build_prints_what_came_in_what_came_out_and_where_it_is(sample_run: S
     for place in ("report.html", "README.md", "tables/", "tables/triplets/", "views.sql", "settings.yaml"):
         assert f" {sample_run.folder}/{place}\n" in printed
         assert (sample_run.folder / place).exists()
+
+
+def test_the_audit_of_given_judgments_says_what_all_retrievers_find(tmp_path: Path) -> None:
+    """Given positives that no retriever found count too, so the recall of the whole pool is not 1."""
+    run = finished_run(str(tmp_path / "run"))
+
+    def shown() -> str:
+        with console.capture() as capture:
+            show_audit(run, Settings())
+        return " ".join(capture.get().split())
+
+    assert "Recall is relative to the pool" in shown()
+    written(run, "judgments", [{"tenant": "acme", "query_id": "q 1", "item_id": "plain#4"}])
+    assert re.search(r"All retrievers together find [01]\.\d{3} of the positives in their first 60\.", shown())
 
 
 def test_no_terminal_no_control_characters(sample_run: SampleRun) -> None:

@@ -11,7 +11,6 @@ import yaml
 
 from darklode.flows.commands.init import OFFERED_KEYS, OFFERED_LOG_KEYS, settings_file
 from darklode.flows.config import load_settings, read_project
-from darklode.schemas.settings import Settings
 from helpers.commands import DARKLODE, Call, Environment, built, run_command
 from helpers.runs import SAMPLE
 
@@ -60,14 +59,17 @@ def test_the_file_builds_from_anywhere(call: Call, data: Path, alone: Environmen
     assert "CC0" in (run / "README.md").read_text()
 
 
-def test_every_commented_setting_is_the_default(tmp_path: Path) -> None:
+@pytest.mark.parametrize("preset", ["embedded", "local"])
+def test_every_commented_setting_is_that_of_the_preset(tmp_path: Path, preset: str) -> None:
     given = dict.fromkeys(("docs", "queries", "logs", "out", "mined"), "x")
-    text = settings_file("darklode.yaml", given, "embedded", {})
+    text = settings_file("darklode.yaml", given, preset, {})
     body = text[text.index("preset:") :]
-    assert yaml.safe_load(body) == {"preset": "embedded"}
+    assert yaml.safe_load(body) == {"preset": preset}
     every = tmp_path / "every.yaml"
     every.write_text(re.sub(r"^# ", "", body, flags=re.MULTILINE))
-    assert load_settings(config=every).model_dump(exclude={"pool"}) == Settings().model_dump(exclude={"pool"})
+    assert load_settings(preset, every).model_dump(exclude={"pool"}) == load_settings(preset).model_dump(
+        exclude={"pool"}
+    )
     told = [name for name in OFFERED_KEYS + OFFERED_LOG_KEYS if f" {name.rpartition('.')[2]}: " not in body]
     assert not told
 

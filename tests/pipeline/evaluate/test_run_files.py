@@ -4,13 +4,14 @@ import gzip
 from pathlib import Path
 
 import ir_measures
+import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.run_files import RunFile
 from helpers.evaluated import build_of, ranked
-from helpers.runs import Run, read
+from helpers.runs import Run, put, read
 
 
 def of_file(run: Run, file: Path, *lines: str) -> list[tuple[object, ...]]:
@@ -34,6 +35,39 @@ def test_names_may_be_written_as_exports_write_them(tmp_path: Path) -> None:
         ("b/irch", "test login", 1, "login#1"),
     ]
     assert RunFile("a/theirs.txt.gz").name == "theirs"
+
+
+def test_a_document_counts_for_its_best_chunk(tmp_path: Path) -> None:
+    run = build_of(tmp_path / "run")
+    chunks = run.tables("chunks").read("chunks")
+    second = pa.Table.from_pylist(
+        [
+            chunks.slice(0, 1).to_pylist()[0]
+            | {"doc_id": "login", "title": "login", "chunk_id": "login#2", "text": "login", "content_hash": "2"}
+        ],
+        schema=chunks.schema,
+    )
+    put(run, "chunks", pa.concat_tables([chunks, second]))
+    found = of_file(
+        run,
+        tmp_path / "theirs.txt",
+        "acme/test%20login Q0 export 1 4 x",
+        "acme/test%20login Q0 acme/login 2 3 x",
+        "acme/test%20login Q0 outside 3 2 x",
+        "acme/test%20login Q0 login#2 4 1 x",
+    )
+    assert [text for *_, text in found] == ["export#1", "login#2", "outside"]
+    assert [(row["line"], row["reason"]) for row in read(run, "rejects")] == [(4, "document repeated")]
+
+
+def test_a_file_without_any_text_of_the_run_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none of the 2 texts .* is a chunk or document of the run, such as 'one'"):
+        of_file(
+            build_of(tmp_path / "run"),
+            tmp_path / "theirs.txt",
+            "acme/test%20login Q0 one 1 2 x",
+            "acme/test%20login Q0 two 2 1 x",
+        )
 
 
 def test_lists_are_ordered_as_trec_eval_orders_them(tmp_path: Path) -> None:

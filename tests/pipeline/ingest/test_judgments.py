@@ -46,6 +46,14 @@ def rows(run: Run) -> list[tuple[object, ...]]:
     return [tuple(row[name] for name in names) for row in read(run, "judgments")]
 
 
+def test_two_gradings_of_the_same_pairs_in_one_folder_are_named(run: Run, tmp_path: Path) -> None:
+    for name, grade in (("test", 1), ("graded", 2)):
+        write(tmp_path / "beir" / "qrels" / f"{name}.tsv", f"query-id\tcorpus-id\tscore\n1\td1\t{grade}\n2\td2\t1\n")
+    message = r"2 of 4 judgments .*:2; give one of the files \(qrels/graded.tsv, qrels/test.tsv\)"
+    with pytest.raises(TooManyRejects, match=message):
+        ingested(run, tmp_path / "beir", max_reject_share=0.2)
+
+
 def test_documents_and_chunks_by_id_queries_by_id_or_text(run: Run, tmp_path: Path) -> None:
     data = "query,docid,rating,tenant\nUSB hub,d2,3,\nred cable,d1-0,1.0,\n2,d2,-1,\n1,d1,2,b\n"
     step = ingested(run, write(tmp_path / "ratings.csv", data)).funnel[0]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,9 +28,10 @@ from darklode.pipeline.judge.calibration import (
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.report.caveats import caveats
 from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.label_tables import JUDGED_CHUNKS
 from darklode.schemas.settings import CacheSettings, Settings
 from helpers.calibrating import CHUNKS, HEAD, QUERIES, calibrated, full, given_run, likely
-from helpers.runs import execute, read
+from helpers.runs import execute, put, read
 from helpers.scripted_judge import UNREADABLE, Said, ScriptedJudge
 from helpers.scripted_stream import pairs
 
@@ -94,6 +96,29 @@ def test_without_human_labels_nothing_is_written_and_nobody_asked(run: Run) -> N
     )
     assert [manifest.rows(table) for table in CALIBRATE.writes] == [0, 0, 0]
     assert manifest.funnel == []
+
+
+class GradedSettings(JudgeSettings):
+    """Of a judge that calls grades from 2 relevant."""
+
+    def verdict_grades(self) -> dict[int, str]:
+        return {2: "relevant", 3: "perfect"}
+
+
+@pytest.mark.parametrize(("settings", "relevances"), [(GradedSettings(), [0, 2]), (JudgeSettings(), [1, 2])])
+def test_given_grades_below_those_that_the_judge_calls_relevant_are_not(
+    run: Run, settings: JudgeSettings, relevances: list[int]
+) -> None:
+    rows = [{"tenant": "a", "query_id": "q00", "chunk_id": f"c{grade}", "relevance": grade} for grade in (1, 2)]
+    put(run, "judged_chunks", pa.Table.from_pylist(rows, schema=JUDGED_CHUNKS.schema))
+    execute(
+        given_run(run),
+        CALIBRATE.reading("judged_chunks"),
+        lambda tables, output: calibrate(
+            tables, output, settings, judge_for=lambda _: ScriptedJudge(likely), tenant="a", seed=1
+        ),
+    )
+    assert [row["relevance"] for row in read(run, "human_labels")] == relevances
 
 
 def test_too_few_labels_are_compared_but_nothing_is_fitted(run: Run, tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
+from darklode.pipeline.judge.recorded import AMBIGUOUS_DOCUMENT, NOT_RECORDED
 from darklode.pipeline.report.caveats import caveats, ranked_caveats, weak_labels
 from darklode.schemas.evaluation_tables import AUDIT_RETRIEVERS
 from darklode.schemas.label_tables import QRELS, UNJUDGED
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import FUNNEL, TABLES
 from helpers.judge_tables import chunks, queries
-from helpers.runs import put
+from helpers.runs import put, written
 
 
 def implausible(run: Run, positives: list[int], negatives: int = 0, recall: tuple[float, ...] = (0.5, 1.0)) -> str:
@@ -40,6 +41,21 @@ def test_more_than_twenty_positives_of_half_of_the_answered_queries_are_implausi
 
 def test_more_than_a_quarter_of_the_candidates_relevant_is_implausible(run: Run) -> None:
     assert "30% of the candidates are relevant" in implausible(run, [3, 3], negatives=7)
+
+
+def test_given_labels_are_not_blamed_on_the_judge(run: Run) -> None:
+    assert implausible(run, [40, 40])
+    rows = run.tables("qrels").read("qrels").to_pylist()
+    put(run, "qrels", pa.Table.from_pylist([row | {"source": "human"} for row in rows[1:]] + rows[:1], QRELS.schema))
+    assert not next((one for one in caveats(all_tables(run), Settings()) if "implausible" in one), "")
+
+
+def test_recorded_verdicts_that_are_missing_are_told_from_unreadable_ones(run: Run) -> None:
+    errors = [NOT_RECORDED, NOT_RECORDED, AMBIGUOUS_DOCUMENT, "prose"]
+    rows = [{"tenant": "t", "query_id": "q", "chunk_id": str(n), "error": error} for n, error in enumerate(errors)]
+    written(run, "verdicts", [row | {"judge_id": "recorded-1:a"} for row in rows])
+    (sentence,) = [one for one in caveats(all_tables(run), Settings()) if "no readable verdict" in one]
+    assert sentence.endswith(f"negatives (2 {NOT_RECORDED}; 1 {AMBIGUOUS_DOCUMENT}).")
 
 
 def test_pairs_that_adaptive_judging_left_out_are_candidates_too(run: Run) -> None:

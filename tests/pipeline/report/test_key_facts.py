@@ -57,6 +57,14 @@ def test_reviewed_labels_have_precision_and_recall_with_intervals(run: Run) -> N
         assert int(low) < int(middle) < int(high)
 
 
+def test_a_review_of_other_verdicts_is_no_measurement(run: Run) -> None:
+    reviewed(run, pairs({"a": 30, "b": 10}), max_pairs=300)
+    assert facts(run)["Precision of the judge"].value != NOT_MEASURED
+    put(run, "verdicts", run.tables("verdicts").read("verdicts").slice(1))
+    fact = facts(run)["Precision of the judge"]
+    assert (fact.value, fact.command) == (NOT_MEASURED, "darklode validate RUN")
+
+
 def test_given_labels_were_not_judged(run: Run) -> None:
     random_run(run.store.url, 2)
     found = facts(run, Settings.model_validate({"judge": {"kind": "none"}}))

@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.evaluate.test_queries import BUILD_STAGE, of_a_build
 from darklode.pipeline.report.next_steps import NextStep, next_steps
-from darklode.pipeline.report.source import ReportSource, valid_stages
+from darklode.pipeline.report.source import STATE_OUTDATED, ReportSource, outdated_by_other_jobs, valid_stages
+from darklode.pipeline.report.summary import header
 from darklode.pipeline.validate.gate import GATE_STAGE, gate
 from darklode.pipeline.validate.review.journal import AnswerJournal
 from darklode.pipeline.validate.stage import VALIDATE_STAGE
@@ -16,7 +18,7 @@ from darklode.schemas.tables import TABLES
 from helpers.adapted import adapted_tables
 from helpers.days import days, garbage, judged
 from helpers.finished_run import finished_run
-from helpers.report_runs import opened
+from helpers.report_runs import opened, rewrite
 from helpers.reviewed_run import answer, pairs, reviewed
 from helpers.runs import execute, put
 from helpers.small_log import FIRST, mine, random_log
@@ -49,6 +51,26 @@ def test_an_incomplete_build_is_continued(run: Run) -> None:
     assert commands(run, complete=False) == [
         "darklode build --docs DOCS --queries QUERIES --out RUN --config RUN/settings.yaml"
     ]
+
+
+def test_a_run_whose_queries_are_all_for_testing_is_evaluated_and_exported(run: Run) -> None:
+    finished_run(run.store.url)
+    given = Settings.model_validate({"judge": {"kind": "none"}})
+    rewrite(run, "triplets", lambda name, rows: [] if name == "triplets" else rows)
+    assert commands(run, given)[0] == "darklode browse RUN"
+    rewrite(run, "split", lambda name, rows: [row | {"split": "test"} for row in rows] if name == "queries" else rows)
+    assert commands(run, given)[:2] == ["darklode evaluate RUN", "darklode export RUN --format beir --to OUT"]
+
+
+def test_an_evaluation_of_other_labels_is_repeated_and_the_build_is_not(run: Run) -> None:
+    finished_run(run.store.url)
+    execute(run, BUILD_STAGE, of_a_build)
+    assert "darklode evaluate RUN" not in commands(run)
+    rewrite(run, "label", lambda name, rows: rows[:-1] if name == "qrels" else rows)
+    assert "darklode evaluate RUN" in commands(run)
+    with opened(run) as source:
+        assert outdated_by_other_jobs(source) == {"test_queries": STATE_OUTDATED}
+        assert "Some figures are outdated" in [warning.headline for warning in header(source).warnings]
 
 
 def test_given_labels_are_trained_on(run: Run) -> None:

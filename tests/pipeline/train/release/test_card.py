@@ -51,8 +51,8 @@ def test_queries_of_too_few_clusters_decide_nothing(adapted: Adapted, tmp_path: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "manifest", lambda *_: replace(manifest, facts=facts))
         assert format_headroom(run).endswith(
-            ". Too few clusters to decide: the 40 test queries are in 9 clusters, at least 10 are needed; label test "
-            "queries of other clusters."
+            ". Too few clusters to decide: the 40 test queries that share no positive with training are in 9 clusters, "
+            "at least 10 are needed; label test queries of other clusters."
         )
 
 

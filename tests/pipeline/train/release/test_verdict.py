@@ -142,7 +142,10 @@ def test_how_a_setting_was_chosen_is_said(tmp_path: Path) -> None:
         ),
         ({"difference": -0.01, "low": -0.05}, "no gain"),
         ({"difference": -0.05, "low": -0.07, "high": -0.02}, "it is worse"),
-        ({"clusters": 9}, "too few clusters to decide: the 50 test queries are in 9 clusters, at least 10 are needed"),
+        (
+            {"clusters": 9},
+            "too few clusters to decide: the 50 test queries .* in 9 clusters, at least 10 are",
+        ),
         ({"clusters": 1, "low": None, "high": None, "detectable": None}, "too few clusters to decide"),
     ],
 )
