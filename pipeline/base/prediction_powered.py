@@ -26,7 +26,7 @@ Zrnic 2023 (PPI++, power tuning); Zrnic and Candès 2024 (cross-fitting); Särnd
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit, logit
@@ -86,6 +86,21 @@ class LabelSample:
         """Select pairs; their queries stay numbered as they are."""
         values = (self.query[rows], self.label[rows], self.weight[rows], self.stratum[rows])
         return LabelSample(*values, self.cluster, self.query_share, self.n_stratum_labels)
+
+    def take_queries(self, rows: Mask | slice) -> LabelSample:
+        """Select all pairs of some queries, which are numbered anew; those with a label count as sampled."""
+        queries, query = np.unique(self.query[rows], return_inverse=True)
+        cluster = np.unique(self.cluster[queries], return_inverse=True)[1].astype(np.int64)
+        return replace(self.take(rows), query=query.astype(np.int64), cluster=cluster).with_query_share()
+
+    def with_query_share(self) -> LabelSample:
+        """A copy that takes the queries with a label as those whose pairs could be sampled.
+
+        A review goes from query to query: until it ends, its labels are those of a part of the queries. If each query
+        could be sampled, the interval is up to 4 % too wide.
+        """
+        n_labelled = len(np.unique(self.query[self.is_labelled]))
+        return replace(self, query_share=max(n_labelled, 1) / max(self.n_queries, 1))
 
     @property
     def n_stratum_labels(self) -> Ints:
