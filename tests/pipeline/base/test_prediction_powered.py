@@ -99,6 +99,18 @@ def test_probabilities_come_from_labels_of_other_clusters_and_respect_weights() 
     assert (calibrate(replace(sample, weight=3 * sample.weight), score, 3).probability == before.probability).all()
 
 
+def test_probabilities_fit_the_labels_where_few_pairs_have_a_high_score() -> None:
+    """Most pairs share the lowest grade: Newton's method without a line search diverges there."""
+    shares, relevant = (0.88, 0.06, 0.034, 0.026), np.array([0.03, 0.3, 0.6, 0.9])
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        grade = random.choice(4, len(QUERY), p=shares)
+        sample = labelled((random.random(len(QUERY)) < relevant[grade]).astype(float), 300, seed)
+        calibration, rows = calibrate(sample, np.array([-2.0, -0.7, 0.7, 2.0])[grade], seed), sample.is_labelled
+        assert calibration.probability[rows].mean() == pytest.approx(sample.label[rows].mean(), abs=0.02)
+        assert calibration.probability[grade == 3].min() > 0.3 > calibration.probability[grade == 0].max()
+
+
 def test_an_oversampled_stratum_does_not_bias_the_estimate() -> None:
     score, truth = population()
     likely = score > 1.5
