@@ -35,9 +35,9 @@ class KappaDifference:
     high: float
     pairs: int
     queries: int
-    unreadable_today: int = 0
-    unreadable: int = 0
-    left_out: int = 0
+    unreadable_today: int
+    unreadable: int
+    left_out: int
 
     @property
     def is_better(self) -> bool:
@@ -70,6 +70,14 @@ def kappa_difference(
     if len(names) > 1 and np.isfinite(candidate_kappa - today_kappa):
         ends = interval(counts, lambda sums: np.diff(kappas(sums), axis=-1)[..., 0], N_RESAMPLES, seed)
         low, high = (float(end) for end in ends)
-    unreadable = [sum(label is None for label in labels_of_judge) for labels_of_judge in (today, candidate)]
-    left_out = len(queries) - len(rows)
-    return KappaDifference(today_kappa, candidate_kappa, low, high, len(rows), len(names), *unreadable, left_out)
+    return KappaDifference(
+        today_kappa,
+        candidate_kappa,
+        low,
+        high,
+        pairs=len(rows),
+        queries=len(names),
+        unreadable_today=list(today).count(None),
+        unreadable=list(candidate).count(None),
+        left_out=len(queries) - len(rows),
+    )
