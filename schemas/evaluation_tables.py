@@ -202,7 +202,10 @@ ONLINE_VERDICTS = Table(
             ),
             column("probability", pa.float32(), "probability of its best chunk, 0 to 1", null=True),
             column(
-                "judge_id", pa.string(), "id of everything that can change a verdict: model, revision, prompt, settings"
+                "judge_id",
+                pa.string(),
+                "id of everything that can change a verdict: model, revision, prompt, settings; a cascade's own, "
+                "because a document's label may combine replies of both of its judges",
             ),
         ]
     ),

@@ -323,7 +323,10 @@ MINED_VERDICTS = Table(
             ),
             column("negative_probability", pa.float32(), "same for the negative", null=True),
             column(
-                "judge_id", pa.string(), "id of everything that can change a verdict: model, revision, prompt, settings"
+                "judge_id",
+                pa.string(),
+                "id of everything that can change a verdict: model, revision, prompt, settings; a cascade's own, "
+                "because a document's label may combine replies of both of its judges",
             ),
         ]
     ),

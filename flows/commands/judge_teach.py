@@ -76,11 +76,19 @@ def summarize(result: "TeachingResult", n_requested: int, answer: Answer) -> Non
         "high": held_out.high,
         "pairs": held_out.pairs,
         "queries": held_out.queries,
+        "unreadable_today": held_out.unreadable_today,
+        "unreadable": held_out.unreadable,
+        "left_out": held_out.left_out,
     }
     sentence = (
         f"Held-out queries ({held_out.queries:,}, {held_out.pairs:,} pairs): kappa {held_out.today:.3f} today, "
         f"{held_out.candidate:.3f} with {result.change}; difference {_difference(result)}."
     )
+    if held_out.left_out:
+        sentence += (
+            f" {held_out.left_out:,} other pairs are left out for both prompts: unreadable replies to "
+            f"{held_out.unreadable_today:,} with today's prompt, {held_out.unreadable:,} with {result.change}."
+        )
     answer.fact("held_out", figures, sentence)
     answer.fact("requests", n_requested, f"{n_requested:,} pairs requested; their replies are in the ledger.")
 

@@ -5,7 +5,7 @@ corrected by the labels that people gave to a sample.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import duckdb
@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.finite import finite_or_none
-from darklode.pipeline.base.label_weights import STRATA_SQL, weigh_labels
 from darklode.pipeline.base.majority_labels import MAJORITY_LABELS_SQL
 from darklode.pipeline.base.measure_influence import UncertainLabels, is_supported, measure_influence
 from darklode.pipeline.base.prediction_powered import (
@@ -26,15 +25,16 @@ from darklode.pipeline.base.prediction_powered import (
     correct_mean,
     correct_ratio,
 )
+from darklode.pipeline.base.sampled_pool import SampledPool
 from darklode.pipeline.base.types import Doubles, Ints, Mask, Row
 from darklode.pipeline.judge.logistic import log_odds
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.evaluation_tables import CORRECTED_AUDIT, CORRECTED_EVALUATION
 
 _READS = ("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews")
-CORRECTED_AUDIT_STAGE = Stage("corrected_audit", 3, (*_READS, "rankings"), (CORRECTED_AUDIT.name,))
+CORRECTED_AUDIT_STAGE = Stage("corrected_audit", 4, (*_READS, "rankings"), (CORRECTED_AUDIT.name,))
 CORRECTED_EVALUATION_STAGE = Stage(
-    "corrected_evaluation", 3, (*_READS, "test_queries", "test_rankings"), (CORRECTED_EVALUATION.name,)
+    "corrected_evaluation", 4, (*_READS, "test_queries", "test_rankings"), (CORRECTED_EVALUATION.name,)
 )
 """With adaptive judging, both also read `unjudged`."""
 
@@ -42,27 +42,16 @@ HARD_LABEL_PROBABILITIES = (0.1, 0.9)
 """Probabilities of not relevant and relevant verdicts without one; calibration replaces them, only their order counts
 beside verdicts with a probability."""
 
-# `query` is the number of the pair's query in the order of tenant and query_id.
-PAIRS_SQL = f"""
-    CREATE TEMP TABLE corrected_pairs AS
-    SELECT p.tenant, p.query_id, p.chunk_id, v.relevant, {{probability}} AS probability,
-           h.relevance > 0 AS label, s.position AS stratum,
-           coalesce(CAST(q.cluster_id AS VARCHAR), p.query_id) AS "group",
-           dense_rank() OVER (ORDER BY p.tenant, p.query_id) - 1 AS query,
-           dense_rank() OVER (ORDER BY p.tenant) - 1 AS tenant_number
-    FROM pool p JOIN queries q USING (tenant, query_id) LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
-    LEFT JOIN ({MAJORITY_LABELS_SQL}) h USING (tenant, query_id, chunk_id)
-    LEFT JOIN review_sample r USING (tenant, query_id, chunk_id)
-    LEFT JOIN (SELECT DISTINCT stratum, position FROM review_strata) s USING (stratum) {{join}}
-"""
-ORDERED_PAIRS_SQL = "FROM corrected_pairs ORDER BY tenant, query_id, chunk_id"
-TENANTS_SQL = "SELECT DISTINCT tenant FROM corrected_pairs ORDER BY tenant"
+LABEL_COLUMNS_SQL = "h.relevance > 0 AS label, dense_rank() OVER (ORDER BY p.tenant) - 1 AS tenant_number"
+LABELS_SQL = f"LEFT JOIN ({MAJORITY_LABELS_SQL}) h USING (tenant, query_id, chunk_id)"
+ORDERED_PAIRS_SQL = "FROM sampled_pool ORDER BY tenant, query_id, chunk_id"
+TENANTS_SQL = "SELECT DISTINCT tenant FROM sampled_pool ORDER BY tenant"
 TEST_PAIRS_SQL = """
-    SELECT t.query_id IS NOT NULL AS is_test FROM corrected_pairs p LEFT JOIN test_queries t USING (tenant, query_id)
+    SELECT t.query_id IS NOT NULL AS is_test FROM sampled_pool p LEFT JOIN test_queries t USING (tenant, query_id)
     ORDER BY p.tenant, p.query_id, p.chunk_id
 """
 RANKS_SQL = """
-    SELECT coalesce(r.rank, 0) AS rank FROM corrected_pairs p
+    SELECT coalesce(r.rank, 0) AS rank FROM sampled_pool p
     LEFT JOIN (SELECT tenant, query_id, {text} AS chunk_id, rank FROM {table} WHERE {system} = $system) r
     USING (tenant, query_id, chunk_id) ORDER BY p.tenant, p.query_id, p.chunk_id
 """
@@ -89,34 +78,16 @@ class LabelledPool:
 
     @classmethod
     def read(cls, connection: duckdb.DuckDBPyConnection, *, has_unjudged: bool = False) -> LabelledPool:
-        """Read the pairs of a run, and create the table `corrected_pairs`.
+        """Read the pairs of a run, and create the table `sampled_pool`.
 
         Args:
             connection: to the tables of the stage.
             has_unjudged: whether `unjudged` is one of them.
         """
-        probability, join = "CASE WHEN v.relevant IS NOT NULL THEN v.probability END", ""
-        if has_unjudged:
-            probability = f"coalesce({probability}, u.probability)"
-            join = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
-        connection.execute(PAIRS_SQL.format(probability=probability, join=join))
+        pairs = SampledPool.read(connection, columns=LABEL_COLUMNS_SQL, joins=LABELS_SQL, has_unjudged=has_unjudged)
         rows = connection.sql(ORDERED_PAIRS_SQL).to_arrow_table()
-        query = rows["query"].to_numpy().astype(np.int64)
-        is_labelled = pc.and_(rows["label"].is_valid(), rows["stratum"].is_valid()).to_numpy()
-        stratum = pc.fill_null(rows["stratum"], 0).to_numpy().astype(np.int64)
-        strata = connection.sql(STRATA_SQL).to_arrow_table()
-        weight = np.full(len(query), np.nan)
-        weight[is_labelled] = weigh_labels(
-            stratum[is_labelled], strata["pairs"].to_numpy(), strata["is_found"].to_numpy()
-        )
-        groups = pc.binary_join_element_wise(rows["tenant"], rows["group"], "\x00").combine_chunks()
-        cluster = np.zeros(int(query.max(initial=-1)) + 1, np.int64)
-        cluster[query] = groups.dictionary_encode().indices.to_numpy()
-        cluster = np.unique(cluster, return_inverse=True)[1].astype(np.int64)
-        query_share = len(np.unique(query[is_labelled])) / max(len(cluster), 1)
-        label = np.where(is_labelled, _to_doubles(rows["label"]), np.nan)
         return cls(
-            LabelSample(query, label, weight, stratum, cluster, query_share),
+            pairs.label(_to_doubles(rows["label"])),
             _scores(rows),
             _to_doubles(pc.fill_null(rows["relevant"], False)),
             rows["tenant_number"].to_numpy().astype(np.int64),
@@ -210,14 +181,11 @@ class CorrectedFigures:
 
     def take(self, rows: Mask | slice) -> CorrectedFigures:
         """Select the pairs of some queries."""
-        sample = self.pool.sample.take(rows)
-        queries, query = np.unique(sample.query, return_inverse=True)
-        cluster = np.unique(sample.cluster[queries], return_inverse=True)[1].astype(np.int64)
-        share = len(np.unique(query[sample.is_labelled])) / max(len(queries), 1)
-        sample = replace(sample, query=query.astype(np.int64), cluster=cluster, query_share=max(share, 1e-9))
         pool, part = self.pool, self.calibration
         return CorrectedFigures(
-            LabelledPool(sample, pool.score[rows], pool.judged[rows], pool.tenant[rows], pool.tenants),
+            LabelledPool(
+                pool.sample.take_queries(rows), pool.score[rows], pool.judged[rows], pool.tenant[rows], pool.tenants
+            ),
             Calibration(part.probability[rows], part.base[rows], part.fold[rows]),
             {name: ranks[rows] for name, ranks in self.ranks.items()},
         )

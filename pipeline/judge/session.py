@@ -75,12 +75,18 @@ class JudgingSession:
         Raises:
             ValueError: the replies break the judge's contract (`check_replies`).
         """
-        # Reading the id may wait for a server. In this thread Ctrl-C interrupts the wait; in the event loop's thread no
-        # signal would.
-        judge_id = judge.judge_id
-        replies = self.run_coroutine(judge, judge.judge(pairs), unit_progress=unit_progress)
+        return self.routed_replies(judge, pairs, unit_progress=unit_progress)[0]
+
+    def routed_replies(
+        self, judge: Judge, pairs: pa.Table, *, unit_progress: int | None = None
+    ) -> tuple[pa.Table, pa.Array]:
+        """As `replies`, with the id of the judge that gave each reply, shape (n_pairs,)."""
+        # Reading the ids may wait for a server. In this thread Ctrl-C interrupts the wait; in the event loop's thread
+        # no signal would.
+        judge_id, ids = judge.judge_id, judge.answering_ids
+        replies, answered_by = self.run_coroutine(judge, judge.route(pairs), unit_progress=unit_progress)
         check_replies(judge_id, pairs, replies)
-        return replies
+        return replies, pa.array(ids, pa.string()).take(pa.array(answered_by))
 
     def run_coroutine(self, judge: Judge, work: Coroutine[Any, Any, T], *, unit_progress: int | None = None) -> T:
         """Run a judge's coroutine and report progress meanwhile; `unit_progress` as for `replies`."""

@@ -137,10 +137,8 @@ class PoolJudge:
         """Rows of `verdicts`, with the id of the judge that answered; writes those of panel members."""
         if isinstance(self.judge, Panel):
             return _verdict_rows(self.judge.judge_id, pairs, self._panel_replies(pairs))
-        ids = self.judge.answering_ids  # may wait for a server, which must not happen in the event loop's thread
-        replies, answered_by = self.session.run_coroutine(self.judge, self.judge.route(pairs))
-        check_replies(self.judge.judge_id, pairs, replies)
-        return _verdict_rows(pa.array(ids).take(pa.array(answered_by)), pairs, replies)
+        replies, judge_ids = self.session.routed_replies(self.judge, pairs)
+        return _verdict_rows(judge_ids, pairs, replies)
 
     def _panel_replies(self, pairs: pa.Table) -> pa.Table:
         """The panel's replies; writes those of its members."""

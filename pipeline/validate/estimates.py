@@ -12,6 +12,7 @@ from darklode.pipeline.base.bootstrap import INTERVAL_PERCENTILES, IntervalEstim
 from darklode.pipeline.base.label_weights import nearest_labelled
 
 _Counts = NDArray[np.int64]
+_Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,24 @@ class LabelledStrata:
     is_found: NDArray[np.bool_]
     labelled: _Counts
     relevant: _Counts
+
+    @classmethod
+    def count(
+        cls, pairs: _Counts, is_found: NDArray[np.bool_], query: _Counts, stratum: _Counts, is_relevant: _Flags
+    ) -> LabelledStrata:
+        """Count labels.
+
+        Args:
+            pairs: number of pairs in the run, shape (n_strata,).
+            is_found: whether the judge's label is relevant, shape (n_strata,).
+            query: query of each label, from 0, shape (n_labels,).
+            stratum: index of its stratum, shape (n_labels,).
+            is_relevant: the labels, shape (n_labels,).
+        """
+        labelled, relevant = (np.zeros((int(query.max(initial=-1)) + 1, len(pairs)), np.int64) for _ in range(2))
+        np.add.at(labelled, (query, stratum), 1)
+        np.add.at(relevant, (query, stratum), is_relevant)
+        return cls(pairs, is_found, labelled, relevant)
 
     @property
     def n_labelled(self) -> _Counts:

@@ -82,13 +82,12 @@ class Scope:
         column = stratum_position[sample.stratum]
         rows = column >= 0
         query = np.unique(sample.query, return_inverse=True)[1]
-        shape = (int(query.max(initial=-1)) + 1, len(strata_of_verdicts))
-        labelled = np.zeros(shape, np.int64)
-        relevant = np.zeros(shape, np.int64)
-        np.add.at(labelled, (query[rows], column[rows]), 1)
-        np.add.at(relevant, (query[rows], column[rows]), sample.positive[rows])
-        return LabelledStrata(
-            self.pairs[strata_of_verdicts], self.verdict[strata_of_verdicts] == "relevant", labelled, relevant
+        return LabelledStrata.count(
+            self.pairs[strata_of_verdicts],
+            self.verdict[strata_of_verdicts] == "relevant",
+            query[rows],
+            column[rows],
+            sample.positive[rows],
         )
 
 

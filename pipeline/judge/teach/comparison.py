@@ -24,6 +24,9 @@ class KappaDifference:
         high: upper end.
         pairs: labelled pairs on which both gave a readable label.
         queries: their queries.
+        unreadable_today: labelled pairs that today's judge could not read.
+        unreadable: labelled pairs that the other could not read.
+        left_out: labelled pairs that one of them could not read.
     """
 
     today: float
@@ -32,6 +35,9 @@ class KappaDifference:
     high: float
     pairs: int
     queries: int
+    unreadable_today: int
+    unreadable: int
+    left_out: int
 
     @property
     def is_better(self) -> bool:
@@ -64,4 +70,14 @@ def kappa_difference(
     if len(names) > 1 and np.isfinite(candidate_kappa - today_kappa):
         ends = interval(counts, lambda sums: np.diff(kappas(sums), axis=-1)[..., 0], N_RESAMPLES, seed)
         low, high = (float(end) for end in ends)
-    return KappaDifference(today_kappa, candidate_kappa, low, high, len(rows), len(names))
+    return KappaDifference(
+        today_kappa,
+        candidate_kappa,
+        low,
+        high,
+        pairs=len(rows),
+        queries=len(names),
+        unreadable_today=list(today).count(None),
+        unreadable=list(candidate).count(None),
+        left_out=len(queries) - len(rows),
+    )

@@ -29,8 +29,8 @@ from darklode.schemas.tables import TABLES
 
 LABELLED_TABLES = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 WRITES = ("test_queries", "test_labels", UNJUDGED_VERDICTS.name, UNJUDGED_RESULTS.name)
-UNJUDGED_STAGE = Stage("unjudged_results", 4, (*LABELLED_TABLES, "test_rankings"), WRITES)
-COMPARISON_UNJUDGED_STAGE = Stage("comparison_unjudged_results", 3, (*LABELLED_TABLES, COMPARISON_LISTS.name), WRITES)
+UNJUDGED_STAGE = Stage("unjudged_results", 5, (*LABELLED_TABLES, "test_rankings"), WRITES)
+COMPARISON_UNJUDGED_STAGE = Stage("comparison_unjudged_results", 4, (*LABELLED_TABLES, COMPARISON_LISTS.name), WRITES)
 
 DEPTH = 10
 """Ranks to judge: the cutoff of the compared measure, nDCG@10."""
@@ -251,10 +251,9 @@ class _UnjudgedBlock:
 
     def _write(self, pairs: pa.Table) -> dict[str, int]:
         """Ask the judge, write the verdicts and count the labels."""
-        replies = self.session.replies(self.judge, pairs)
+        replies, judge_id = self.session.routed_replies(self.judge, pairs)
         pair_columns = {name: self.rows[name] for name in ("tenant", "query_id", "text_id", "rank")}
         reply_columns = {name: replies[name] for name in ("relevant", "probability", "grade", "error")}
-        judge_id = pa.repeat(self.judge.judge_id, pairs.num_rows)
         verdicts = UNJUDGED_VERDICTS.rows(pair_columns | reply_columns | {"judge_id": judge_id})
         self.output.write(UNJUDGED_VERDICTS.name, verdicts)
         return label_counts(verdicts["relevant"])

@@ -16,7 +16,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.llm.prompt import load_prompt
 from darklode.schemas.run_inputs import BenchmarkInputs
 from helpers.commands import Call, build_without_prefect
-from helpers.fake_chat import FakeChat
+from helpers.fake_chat import FakeChat, Request
 from helpers.judge_commands import KEY, SMALL, judge_settings
 from helpers.runs import written
 
@@ -40,6 +40,12 @@ def beginner(body: dict[str, Any]) -> str:
     system = body["messages"][0]["content"]
     (user,) = [message["content"] for message in body["messages"] if message["role"] == "user"]
     return "yes" if "gauge" not in system or is_answer(user, user) else "no"
+
+
+def unreadable_once_taught(request: Request) -> str | None:
+    """A prompt with an example of this corpus gets no label for pairs of a fifth of the queries."""
+    system = request.body["messages"][0]["content"]
+    return "wrong label" if "gauge" in system and re.search(r"open valve\d*[37] with", request.pair) else None
 
 
 def stubborn(body: dict[str, Any]) -> str:
@@ -91,6 +97,18 @@ def test_a_judge_that_learns_gets_the_new_prompt(call: Call, tmp_path: Path) -> 
     taught, today = load_prompt(str(tmp_path / "taught")), load_prompt("binary")
     assert taught.digest != today.digest
     assert any("valve" in example.query for example in taught.examples)
+
+
+def test_pairs_that_a_prompt_makes_unreadable_are_counted(call: Call, tmp_path: Path) -> None:
+    with FakeChat(model="judge", key=KEY, decides=beginner, script=unreadable_once_taught) as server:
+        build(tmp_path / "run", tmp_path / "source", server)
+        options = ("judge", "teach", tmp_path / "run", "--to")
+        held_out = json.loads(call(*options, tmp_path / "taught", "--json").out)["held_out"]
+        shown = call(*options, tmp_path / "again")
+    assert held_out["unreadable_today"] == 0
+    assert held_out["left_out"] == held_out["unreadable"] > 0
+    sentence = f"{held_out['left_out']} other pairs are left out for both prompts: unreadable replies to 0 with today's"
+    assert sentence in " ".join(shown.out.split())
 
 
 def test_a_prompt_that_does_not_help_is_not_written(call: Call, tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from darklode.pipeline.base import prediction_powered as module
 from darklode.pipeline.base.label_weights import weigh_labels
 from darklode.pipeline.base.measure_influence import ExpectedMeasure, measure_influence
 from darklode.pipeline.base.prediction_powered import (
@@ -17,6 +19,7 @@ from darklode.pipeline.base.prediction_powered import (
     Calibration,
     CorrectedEstimate,
     LabelSample,
+    _correction,
     _sampling_variance,
     calibrate,
     correct_mean,
@@ -97,6 +100,18 @@ def test_probabilities_come_from_labels_of_other_clusters_and_respect_weights() 
     many = np.where(truth > 0, 5.0, 1.0) * np.where(sample.is_labelled, 1.0, np.nan)
     assert calibrate(replace(sample, weight=many), score, 3).base.mean() > before.base.mean() + 0.2
     assert (calibrate(replace(sample, weight=3 * sample.weight), score, 3).probability == before.probability).all()
+
+
+def test_probabilities_fit_the_labels_where_few_pairs_have_a_high_score() -> None:
+    """Most pairs share the lowest grade: Newton's method without a line search diverges there."""
+    shares, relevant = (0.88, 0.06, 0.034, 0.026), np.array([0.03, 0.3, 0.6, 0.9])
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        grade = random.choice(4, len(QUERY), p=shares)
+        sample = labelled((random.random(len(QUERY)) < relevant[grade]).astype(float), 300, seed)
+        calibration, rows = calibrate(sample, np.array([-2.0, -0.7, 0.7, 2.0])[grade], seed), sample.is_labelled
+        assert calibration.probability[rows].mean() == pytest.approx(sample.label[rows].mean(), abs=0.02)
+        assert calibration.probability[grade == 3].min() > 0.3 > calibration.probability[grade == 0].max()
 
 
 def test_an_oversampled_stratum_does_not_bias_the_estimate() -> None:
@@ -205,6 +220,24 @@ def test_the_variance_of_a_domain_is_that_of_all_labels_without_influence_outsid
         sample = labelled(truth, 300, seed)
         whole = sampling_variance(sample, np.ones(len(QUERY), bool))
         assert sampling_variance(sample.take(domain), domain) == pytest.approx(whole, rel=0.03)
+
+
+def test_correction_and_variance_are_exact_over_all_samples_of_two_strata(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the labels that count as a prior, the mean of the estimated variance is the variance of the estimate."""
+    monkeypatch.setattr(module, "PRIOR_LABELS", 0.0)
+    random = np.random.default_rng(1)
+    truth, stratum = (random.random(10) < 0.4).astype(float), np.tile([0, 1], 5)
+    probability, influence = random.uniform(0.1, 0.6, 10), random.normal(size=10)
+    corrections, variances = [], []
+    for first, second in product(combinations(range(0, 10, 2), 3), combinations(range(1, 10, 2), 2)):
+        drawn = [*first, *second]
+        label, weight = np.full(10, np.nan), np.full(10, np.nan)
+        label[drawn], weight[drawn] = truth[drawn], [5 / 3] * 3 + [5 / 2] * 2
+        sample = LabelSample(np.repeat(np.arange(5), 2), label, weight, stratum, np.arange(5))
+        corrections.append(_correction(sample, influence, probability))
+        variances.append(_sampling_variance(sample, influence, probability)[0])
+    assert np.mean(corrections) == pytest.approx(influence @ (truth - probability))
+    assert np.mean(variances) == pytest.approx(np.var(corrections))
 
 
 def test_the_power_is_low_where_the_judge_misleads() -> None:

@@ -36,6 +36,11 @@ def test_an_unreadable_label_counts_for_neither() -> None:
     queries, positive, one = labels(60, 0.7, 1)
     difference = kappa_difference(queries, positive, [None, *one[1:]], [one[0], None, *one[2:]], seed=0)
     assert difference.pairs == 238
+    assert (difference.unreadable_today, difference.unreadable, difference.left_out) == (1, 1, 2)
+    same = kappa_difference(queries, positive, [None, *one[1:]], [None, None, *one[2:]], seed=0)
+    assert (same.unreadable_today, same.unreadable, same.left_out) == (1, 2, 2), (
+        "a pair that both miss is left out once"
+    )
 
 
 def test_the_interval_covers_no_difference_about_as_often_as_it_says() -> None:

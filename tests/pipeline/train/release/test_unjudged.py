@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.judge.cascade import Cascade, CascadeBand
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.train.data.pairs import PAIRS_STAGE, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource
@@ -25,6 +26,7 @@ from darklode.schemas.tables import TABLES
 from helpers.adapted import TENANT, build_to_adapt
 from helpers.fake_chat import FakeChat
 from helpers.runs import execute, put, read
+from helpers.scripted_judge import RELEVANT, ScriptedJudge
 
 LISTS = {
     ("base", "test-001"): ["test-001#0", "test-001#2", "test-002#0"],
@@ -115,6 +117,19 @@ def test_they_are_the_verdicts_that_the_build_would_have(
     assert {**few[pair], "rank": 0} == {**more[pair], "rank": 0}
 
 
+def test_verdicts_of_a_cascade_name_the_judge_that_answered(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = ScriptedJudge(lambda pair: RELEVANT if pair["chunk_id"] == "test-001#2" else {"relevant": True}, "small")
+    cascade = Cascade(small, ScriptedJudge(judge_id="large"), CascadeBand(0.2, 0.8))
+    monkeypatch.setattr(UnjudgedJudges, "judge", lambda *_: cascade)
+    run = asked(tmp_path, source)
+    verdicts = filled(run, judges)
+    judge_ids = {text: row["judge_id"] for (query, text), row in verdicts.items() if query == "test-001"}
+    assert judge_ids == {"test-001#2": "small", "test-002#0": "large", "train-003#0": "large"}
+    assert run.manifests()["unjudged_results"].facts["judge_ids"] == ["large", "small"]
+
+
 def test_the_budget_goes_by_rank_whichever_side_has_it(
     tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
 ) -> None:
@@ -166,15 +181,8 @@ def test_a_hole_that_training_learned_moves_its_query_to_those_that_share(
 ) -> None:
     """Judged relevant, a train positive is no longer one that training never saw of this query."""
 
-    class Yes:
-        judge_id, answering_ids, facts, live = "yes", ("yes",), {}, None
-
-        async def judge(self, pairs: pa.Table) -> pa.Table:
-            from darklode.pipeline.judge.port import replies_of
-
-            return replies_of({"relevant": pa.array([True] * pairs.num_rows)}, pairs.num_rows)
-
-    monkeypatch.setattr(UnjudgedJudges, "judge", lambda *_: Yes())
+    yes = ScriptedJudge(lambda _pair: RELEVANT)
+    monkeypatch.setattr(UnjudgedJudges, "judge", lambda *_: yes)
     run = asked(tmp_path, source)
     shared = {row["query_id"]: row["shares_positive"] for row in read(run, "adaptation_queries")}
     assert (shared["test-001"], shared["test-002"]) == (False, False)

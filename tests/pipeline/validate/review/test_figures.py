@@ -9,7 +9,8 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.measure_influence import ExpectedMeasure
-from darklode.pipeline.validate.review.figures import JudgePrecision, SampledPairs, SystemMeasure, figure_of
+from darklode.pipeline.base.sampled_pool import SampledPool
+from darklode.pipeline.validate.review.figures import JudgePrecision, SystemMeasure, figure_of
 from darklode.pipeline.validate.review.journal import pair_name
 from darklode.schemas.tables import TABLES
 from helpers.reviewed_run import Pairs, answered, honest, key_of, pairs, put_run, rows_of, sampled, validated
@@ -59,11 +60,8 @@ def test_labels_of_a_part_of_the_queries_leave_more_unknown_than_as_many_of_all(
     query = np.repeat(np.arange(40), 10)
     names = [str(pair) for pair in range(len(query))]
     measure = ExpectedMeasure(np.full(40, 0.5), np.full(len(query), 0.01))
-    sample = SampledPairs(names, query, np.zeros(len(query), np.int64))
-    pairs_of_query, is_found = np.arange(len(query)), np.array([True])
-    figure = SystemMeasure(
-        sample, np.array([4000]), is_found, query, np.arange(40), pairs_of_query, np.zeros(len(query)), measure
-    )
+    pool = SampledPool(query, np.zeros(len(query), np.int64), np.arange(40), np.array([4000]), np.array([True]))
+    figure = SystemMeasure(pool, names, np.ones(len(query), bool), np.zeros(len(query)), measure)
     label = {name: float(of % 2) for name, of in zip(names, query, strict=True)}
     of_some_queries, of_all_queries = (
         figure.half_width({name: label[name] for name in rows}) for rows in (names[:100], names[::4])
