@@ -34,7 +34,7 @@ from scipy.special import expit, logit
 from scipy.stats import t as student
 
 from darklode.pipeline.base.agreement import folds
-from darklode.pipeline.base.measure_influence import ExpectedMeasure, UncertainLabels
+from darklode.pipeline.base.measure_influence import ExpectedMeasure, UncertainLabels, estimate_spread
 from darklode.pipeline.base.types import Doubles, Ints, Mask
 
 MIN_QUERIES = 10
@@ -50,6 +50,9 @@ with less, no label lies where the figure is decided, and its interval would be 
 
 PRIOR_LABELS = 10.0
 """Weight of what the probabilities say, in labels: of a power of 1, and of the variance p · (1 − p)."""
+
+LABELS_ADDED = 1.0
+"""Labels that each stratum gets for the variance, half of them relevant (Jeffreys' prior)."""
 
 
 @dataclass(frozen=True)
@@ -132,15 +135,21 @@ class Calibration:
         probability: probability of relevance, from the judge's score.
         base: probability without the judge: the weighted share of relevant labels.
         fold: cross-validation fold of the pair's cluster; both come from labels of other folds.
+        spread: standard deviation between queries of a deviation that the log-odds of a query's pairs share.
     """
 
     probability: Doubles
     base: Doubles
     fold: Ints
+    spread: float = 0.0
 
     def labels(self, sample: LabelSample) -> UncertainLabels:
         """The probabilities, for `measure_influence`."""
-        return UncertainLabels(sample.query, self.probability, sample.n_queries)
+        return UncertainLabels(sample.query, self.probability, sample.n_queries, self.spread)
+
+    def take(self, rows: Mask | slice) -> Calibration:
+        """Select pairs."""
+        return Calibration(self.probability[rows], self.base[rows], self.fold[rows], self.spread)
 
 
 @dataclass(frozen=True)
@@ -189,7 +198,8 @@ def calibrate(sample: LabelSample, score: Doubles, seed: int) -> Calibration:
         slope, intercept = _fit_logistic(standard[training], sample.label[training], weight, float(logit(mean)))
         probability[in_fold] = expit(standard[in_fold] * slope + intercept)
         base[in_fold] = mean
-    return Calibration(probability, base, fold)
+    spread = estimate_spread(sample.query[labelled], sample.label[labelled], probability[labelled])
+    return Calibration(probability, base, fold, spread)
 
 
 def _fit_logistic(score: Doubles, label: Doubles, weight: Doubles, intercept: float) -> tuple[float, float]:
@@ -341,25 +351,28 @@ def _sampling_variance(sample: LabelSample, influence: Doubles, probability: Dou
     """Variance of the correction and its degrees of freedom.
 
     Within strata, residuals are compared with their mean, in which labels of pairs that `take` left out count as 0
-    (Särndal et al. 1992, 5.8: estimates for domains); the variance p · (1 − p) counts like `PRIOR_LABELS` more labels,
-    because a few labels rarely show an error that is rare and heavily weighted. If only some queries were sampled, the
-    excess of the variance between clusters is added in proportion to the queries left out (Korn and Graubard 1998).
-    The degrees of freedom fall where a few labels dominate (Satterthwaite 1946).
+    (Särndal et al. 1992, 5.8: estimates for domains). A few labels rarely show an error that is rare and heavily
+    weighted: the variance p · (1 − p) counts like `PRIOR_LABELS` more labels, and each stratum gets `LABELS_ADDED`. If
+    only some queries were sampled, the excess of the variance between clusters is added in proportion to the queries
+    left out (Korn and Graubard 1998). The degrees of freedom fall where a few labels dominate (Satterthwaite 1946).
     """
     labelled = sample.is_labelled
     weight = sample.weight[labelled]
     positions, stratum = np.unique(sample.stratum[labelled], return_inverse=True)
     sizes = sample.n_stratum_labels[positions]
-    contributions = weight * influence[labelled] * (sample.label - probability)[labelled]
+    scale, chance = weight * influence[labelled], probability[labelled]
+    contributions = scale * (sample.label[labelled] - chance)
     means = np.where(sizes > 1, np.bincount(stratum, contributions) / sizes, 0.0)
     sizes_here = np.bincount(stratum)
     remaining = np.clip(1 - sample.query_share * sizes_here / np.bincount(stratum, weight), 0, 1)
     correction = np.sqrt(remaining * np.where(sizes > 1, sizes / np.maximum(sizes - 1, 1), 1.0))
     residuals = (contributions - means[stratum]) * correction[stratum]
-    left_out = float((sizes - sizes_here) @ (means * correction) ** 2)
-    expected = (weight * influence[labelled]) ** 2 * (probability * (1 - probability))[labelled] * remaining[stratum]
+    left_out = (sizes - sizes_here) * (means * correction) ** 2
+    added = LABELS_ADDED * np.bincount(stratum, scale**2 * (chance**2 + (1 - chance) ** 2) / 2) * remaining / sizes
+    observed = (np.bincount(stratum, residuals**2) + left_out + added) * sizes / (sizes + LABELS_ADDED)
+    expected = scale**2 * chance * (1 - chance) * remaining[stratum]
     n, squares = len(weight), float((residuals**2).sum())
-    variance = (n * (squares + left_out) + PRIOR_LABELS * float(expected.sum())) / (n + PRIOR_LABELS)
+    variance = (n * float(observed.sum()) + PRIOR_LABELS * float(expected.sum())) / (n + PRIOR_LABELS)
     freedom = float(max(n - len(sizes), 1))
     if sample.query_share < 1:
         _, cluster = np.unique(sample.pair_cluster[labelled], return_inverse=True)

@@ -181,12 +181,12 @@ class CorrectedFigures:
 
     def take(self, rows: Mask | slice) -> CorrectedFigures:
         """Select the pairs of some queries."""
-        pool, part = self.pool, self.calibration
+        pool = self.pool
         return CorrectedFigures(
             LabelledPool(
                 pool.sample.take_queries(rows), pool.score[rows], pool.judged[rows], pool.tenant[rows], pool.tenants
             ),
-            Calibration(part.probability[rows], part.base[rows], part.fold[rows]),
+            self.calibration.take(rows),
             {name: ranks[rows] for name, ranks in self.ranks.items()},
         )
 

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.base import measure_influence as module
-from darklode.pipeline.base.measure_influence import UncertainLabels, is_supported, measure_influence
+from darklode.pipeline.base.measure_influence import (
+    UncertainLabels,
+    estimate_spread,
+    is_supported,
+    measure_influence,
+)
 from darklode.pipeline.base.types import Doubles, Ints
 
 
@@ -84,6 +89,52 @@ def test_certain_labels_give_the_measure_itself_and_systems_can_be_subtracted() 
     assert first.expected[0] == pytest.approx(value("nDCG@3", labels, rank))
     assert (first - other).expected[0] == pytest.approx(value("nDCG@3", labels, rank) - value("P@3", labels, rank))
     assert (first - other).influence == pytest.approx(first.influence - other.influence)
+
+
+@pytest.mark.parametrize("spread", [0.5, 2.0])
+def test_probabilities_are_means_over_the_deviations_of_a_query(spread: float) -> None:
+    probability = np.array([0.0, 1e-6, 0.03, 0.5, 0.9, 1 - 1e-6, 1.0])
+    parts = list(UncertainLabels(np.zeros(7, np.int64), probability, 1, spread).independent_parts())
+    assert sum(weight for weight, _ in parts) == pytest.approx(1)
+    assert sum(weight * each for weight, each in parts) == pytest.approx(probability, rel=1e-6)
+    assert all(np.all(np.diff(each) >= 0) for _, each in parts)
+    first, *_, last = (each for _, each in parts)
+    assert np.all(first[1:-1] < last[1:-1])
+
+
+def test_labels_with_a_shared_deviation_are_computed_as_drawn() -> None:
+    """Queries whose log-odds deviate together: expected values are the means of drawn ones, and differ from those of
+    independent labels.
+    """
+    random = np.random.default_rng(0)
+    center, spread, rank = random.normal(-1.5, 1, 30), 2.5, random.permutation(40)[:30].astype(np.int64)
+    drawn = 1 / (1 + np.exp(-center - spread * random.normal(size=(20_000, 1))))
+    labels = (random.random(drawn.shape) < drawn).astype(float)
+    values = np.array([value("nDCG@10", vector, rank) for vector in labels])
+    query, probability = np.zeros(30, np.int64), drawn.mean(axis=0)
+    shared, independent = (
+        measure_influence("nDCG@10", rank, UncertainLabels(query, probability, 1, each)).expected[0]
+        for each in (spread, 0.0)
+    )
+    error = 4 * values.std() / np.sqrt(len(values))
+    assert shared == pytest.approx(values.mean(), abs=error)
+    assert independent != pytest.approx(values.mean(), abs=error)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.8, 1.5])
+def test_the_spread_is_that_of_the_labels(spread: float) -> None:
+    random = np.random.default_rng(2)
+    query = np.repeat(np.arange(2000), 10)
+    drawn = 1 / (1 + np.exp(1 - spread * random.normal(size=2000)[query]))
+    label = (random.random(len(query)) < drawn).astype(float)
+    probability = np.full(len(query), label.mean())
+    assert estimate_spread(query, label, probability) == pytest.approx(spread, abs=0.15)
+
+
+def test_the_spread_without_two_labels_of_a_query_is_the_prior_one() -> None:
+    query, label = np.arange(5), np.array([0.0, 1, 0, 0, 1])
+    assert estimate_spread(query, label, np.full(5, 0.3)) == pytest.approx(np.sqrt(module.PRIOR_VARIANCE), abs=1e-3)
+    assert estimate_spread(query, np.zeros(5), np.zeros(5)) == 0
 
 
 def test_measures_without_an_influence_are_named() -> None:

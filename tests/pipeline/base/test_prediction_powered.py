@@ -225,6 +225,7 @@ def test_the_variance_of_a_domain_is_that_of_all_labels_without_influence_outsid
 def test_correction_and_variance_are_exact_over_all_samples_of_two_strata(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the labels that count as a prior, the mean of the estimated variance is the variance of the estimate."""
     monkeypatch.setattr(module, "PRIOR_LABELS", 0.0)
+    monkeypatch.setattr(module, "LABELS_ADDED", 0.0)
     random = np.random.default_rng(1)
     truth, stratum = (random.random(10) < 0.4).astype(float), np.tile([0, 1], 5)
     probability, influence = random.uniform(0.1, 0.6, 10), random.normal(size=10)
@@ -238,6 +239,48 @@ def test_correction_and_variance_are_exact_over_all_samples_of_two_strata(monkey
         variances.append(_sampling_variance(sample, influence, probability)[0])
     assert np.mean(corrections) == pytest.approx(influence @ (truth - probability))
     assert np.mean(variances) == pytest.approx(np.var(corrections))
+
+
+def test_a_rare_error_that_no_label_shows_widens_the_interval() -> None:
+    """Where 3 % are relevant, 30 labels show none in 4 samples of 10: the variance must not be 0 then."""
+    random, n_rare, n_labels = np.random.default_rng(0), 1600, 30
+    stratum = (np.arange(len(QUERY)) >= n_rare).astype(np.int64)
+    truth = (random.random(len(QUERY)) < np.where(stratum, 0.5, 0.03)).astype(float)
+    covered = []
+    for seed in range(150):
+        draw = np.random.default_rng(seed)
+        drawn = [draw.choice(np.flatnonzero(stratum == each), n_labels, replace=False) for each in (0, 1)]
+        label, weight = np.full(len(QUERY), np.nan), np.full(len(QUERY), np.nan)
+        for rows, size in zip(drawn, (n_rare, len(QUERY) - n_rare), strict=True):
+            label[rows], weight[rows] = truth[rows], size / n_labels
+        sample = LabelSample(QUERY, label, weight, stratum, np.arange(QUERIES))
+        estimate = share(sample, calibrate(sample, stratum.astype(float), seed))
+        covered.append(estimate.low <= truth.mean() <= estimate.high)
+    assert np.mean(covered) >= 0.93
+
+
+def test_queries_with_more_relevant_pairs_than_others_bias_ndcg_less_with_the_spread() -> None:
+    """The judge does not know which queries have many relevant pairs."""
+    random = np.random.default_rng(4)
+    deviation = 1.5 * random.normal(size=QUERIES)[QUERY]
+    score = random.normal(size=len(QUERY))
+    truth = (random.random(len(QUERY)) < 1 / (1 + np.exp(1.5 - score - deviation))).astype(float)
+    rank = np.tile(np.arange(PER_QUERY) + 1, QUERIES)
+    everything = LabelSample(QUERY, truth, np.ones(len(QUERY)), np.zeros(len(QUERY), np.int64), np.arange(QUERIES))
+    known = Calibration(truth, truth, QUERY % 5)
+    true_value = measure_influence("nDCG@10", rank, known.labels(everything)).expected.mean()
+    errors = {}
+    for spread in (None, 0.0):
+        values = []
+        for seed in range(40):
+            sample = labelled(truth, 400, seed)
+            calibration = calibrate(sample, score, seed)
+            assert calibration.spread > 1
+            calibration = calibration if spread is None else replace(calibration, spread=spread)
+            measure = measure_influence("nDCG@10", rank, calibration.labels(sample))
+            values.append(correct_mean(sample, calibration, measure).value)
+        errors[spread] = np.mean(values) - true_value
+    assert abs(errors[None]) < 0.8 * abs(errors[0.0])
 
 
 def test_the_power_is_low_where_the_judge_misleads() -> None:

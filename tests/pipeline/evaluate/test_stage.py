@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     wrong = [f"{names[tenant]}/test%20{topic}" for tenant in TENANTS for topic in TOPICS[:4]]
     lines = [f"{query} Q0 nothing#1 1 9 x\n{query} Q0 {query.split('%20')[1]}#1 2 8 x\n" for query in wrong]
     (folder / "bad.txt").write_text("".join(lines))
-    (folder / "none.txt").write_text("acme/test%20login Q0 outside 1 1 x\n")
+    (folder / "none.txt").write_text("acme/test%20login Q0 outside 1 2 x\nacme/test%20login Q0 nothing#1 2 1 x\n")
     ranked(made, {"bm25": Bm25Kind()}, folder / "bad.txt", folder / "none.txt")
     execute(made, EVALUATION_STAGE, lambda tables, output: evaluate(tables, output, SETTINGS, systems=SYSTEMS, seed=3))
     return made
