@@ -8,7 +8,8 @@ first layers of all-MiniLM-L6-v2 and read 64 tokens, so that two cores can train
 all-MiniLM-L6-v2 ranks among a query's first hundred, with a score of at most .95 of the positive's. Documents without
 title (homedepot and insuranceqa have none) get the first third of their words, at most 12, as title. The learning rate
 is selected on validation queries. Every cell (collection, variant, seed) is saved in `--work`: the same command
-resumes, and the table has the finished cells. Takes hours; `--quick` trains cranfield for 4 steps (5 min).
+resumes, and the table has the finished cells. Takes hours: the published table is that of `--layers 2 --rates 1e-4`,
+with the seeds finished so far. `--quick` trains cranfield for 4 steps (5 min).
 
     python -m benchmarks.stage_one [--quick] [--only COLLECTION ...] [--variants VARIANT ...] [--seeds N] [--steps N]
                                    [--layers N] [--rates RATE ...] [--work FOLDER] [--collections FOLDER]
